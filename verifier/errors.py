@@ -50,3 +50,12 @@ class CompileError(VerifierError):
 
 class ConfigError(VerifierError):
     """A command line option or a configuration value that makes no sense."""
+
+
+class InternalError(VerifierError):
+    """A bug of the verifier: says which part failed on which kernel."""
+
+    def __init__(self, what: str, *, where: str = "") -> None:
+        super().__init__(
+            f"internal error: {what}", where=where, do="please report it; VERIFIER_DEBUG=1 shows the traceback"
+        )

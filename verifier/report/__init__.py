@@ -1,0 +1,1 @@
+"""Results as text and as JSON; nothing here decides a verdict."""

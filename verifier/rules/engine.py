@@ -1,0 +1,170 @@
+"""Run rules over one kernel and keep the books: obligations, findings, counts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from verifier.config import Policy, arch_family
+from verifier.errors import InternalError, VerifierError
+from verifier.findings import Finding, Judgement, Obligation, Verdict
+
+if TYPE_CHECKING:
+    from verifier.rules.registry import Rule
+
+
+class Role(msgspec.Struct, frozen=True):
+    """Warps of a block that run one and the same stream, and what they are called for what they do."""
+
+    name: str
+    warps: tuple[int, ...]
+
+
+class Subject(Protocol):
+    """The little that the engine asks of a kernel; rules take a type that knows more."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def arch(self) -> str: ...
+    @property
+    def source(self) -> str:
+        """Where the kernel came from, as the user named it."""
+
+    @property
+    def isas(self) -> frozenset[str]:
+        """What is at hand: "ptx", "sass" or both."""
+
+    @property
+    def roles(self) -> Sequence[Role]: ...
+    @property
+    def metrics(self) -> Mapping[str, int | float]: ...
+
+
+Check = Callable[[Subject, Policy], Iterator[Judgement]]
+
+
+class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
+    """What one selected rule found to check in one kernel. `skipped` says why it was not run, if it was not."""
+
+    rule: str
+    proved: int = 0
+    violated: int = 0
+    unknown: int = 0
+    skipped: str = ""
+
+    @property
+    def idle(self) -> bool:
+        """It ran and there was nothing to check."""
+        return not self.skipped and self.proved + self.violated + self.unknown == 0
+
+
+class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the rules said about one kernel. `toolchain` names what built it, as far as that is known."""
+
+    name: str
+    arch: str
+    source: str
+    roles: tuple[Role, ...]
+    obligations: tuple[Obligation, ...]
+    findings: tuple[Finding, ...]
+    ledger: tuple[RuleCount, ...]
+    metrics: dict[str, int | float]
+    toolchain: dict[str, str] = {}
+
+
+def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelOutcome:
+    """Check one kernel. Raises `InternalError`, naming rule and kernel, when a rule fails."""
+    obligations: list[Obligation] = []
+    findings: list[Finding] = []
+    ledger: list[RuleCount] = []
+    for rule in rules:
+        reason = _not_applicable(rule, kernel)
+        if reason:
+            ledger.append(RuleCount(rule=rule.code, skipped=reason))
+            continue
+        judgements = _judge(rule, kernel, policy)
+        obligations += (_obligation(rule, judgement) for judgement in judgements)
+        findings += _findings(rule, kernel.name, judgements)
+        counts = Counter(judgement.verdict for judgement in judgements)
+        ledger.append(
+            RuleCount(
+                rule=rule.code,
+                proved=counts[Verdict.PROVED],
+                violated=counts[Verdict.VIOLATED],
+                unknown=counts[Verdict.UNKNOWN],
+            )
+        )
+    return KernelOutcome(
+        name=kernel.name,
+        arch=kernel.arch,
+        source=kernel.source,
+        roles=tuple(kernel.roles),
+        obligations=tuple(obligations),
+        findings=tuple(findings),
+        ledger=tuple(ledger),
+        metrics=dict(kernel.metrics),
+    )
+
+
+def fingerprint(code: str, kernel: str, role: str, shape: str, ordinal: int = 0) -> str:
+    """Identity of a finding across builds: no line numbers, no registers. `ordinal` tells equal ones apart."""
+    parts = [code, kernel, role, shape, *([str(ordinal)] if ordinal else [])]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _not_applicable(rule: Rule, kernel: Subject) -> str:
+    missing = [isa for isa in rule.isa if isa not in kernel.isas]
+    if missing:
+        return f"needs {' and '.join(missing).upper()}"
+    if rule.arch and arch_family(kernel.arch) not in rule.arch:
+        return f"not for {kernel.arch}"
+    return ""
+
+
+def _judge(rule: Rule, kernel: Subject, policy: Policy) -> list[Judgement]:
+    try:
+        return list(rule.check(kernel, policy))
+    except VerifierError:
+        raise
+    except Exception as error:
+        raise InternalError(
+            f"rule {rule.code} failed on kernel {kernel.name}: {type(error).__name__}: {error}", where=kernel.source
+        ) from error
+
+
+def _obligation(rule: Rule, judgement: Judgement) -> Obligation:
+    return Obligation(
+        rule=rule.code,
+        verdict=judgement.verdict,
+        role=judgement.role,
+        location=judgement.location,
+        reason=judgement.reason,
+    )
+
+
+def _findings(rule: Rule, kernel: str, judgements: Sequence[Judgement]) -> Iterator[Finding]:
+    seen: Counter[tuple[str, str]] = Counter()
+    for judgement in judgements:
+        if judgement.verdict is Verdict.PROVED:
+            continue
+        key = (judgement.role, judgement.shape)
+        yield Finding(
+            rule=rule.code,
+            name=rule.name,
+            severity=judgement.severity,
+            hazard=judgement.hazard,
+            verdict=judgement.verdict,
+            kernel=kernel,
+            role=judgement.role,
+            message=judgement.message or judgement.reason,
+            fingerprint=fingerprint(rule.code, kernel, judgement.role, judgement.shape, seen[key]),
+            location=judgement.location,
+            witness=judgement.witness,
+            fix=judgement.fix,
+        )
+        seen[key] += 1
