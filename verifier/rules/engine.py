@@ -64,7 +64,11 @@ class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the rules said about one kernel. `toolchain` names what built it, as far as that is known."""
+    """Everything the rules said about one kernel.
+
+    Whoever loaded the kernel adds `toolchain`, what built it as far as that is known, and `ptx_file`, where the
+    lines of its PTX can be read.
+    """
 
     name: str
     arch: str
@@ -75,6 +79,7 @@ class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     ledger: tuple[RuleCount, ...]
     metrics: dict[str, int | float]
     toolchain: dict[str, str] = {}
+    ptx_file: str = ""
 
 
 def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelOutcome:

@@ -1,0 +1,5 @@
+"""`python -m verifier`."""
+
+from verifier.cli import main
+
+main()

@@ -1,0 +1,127 @@
+"""What the user named on the command line -> bundles of files that belong together."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from verifier.cli.output import display
+from verifier.errors import InputError, VerifierError
+
+PTX, CUBIN, LISTING, CUDA = "ptx", "cubin", "listing", "cuda"
+SUFFIXES = {".ptx": PTX, ".cubin": CUBIN, ".sass": LISTING, ".cu": CUDA}
+ARTIFACT = {"kernel.ptx": PTX, "kernel.cubin": CUBIN, "kernel.sass": LISTING}
+META = "meta.json"
+
+
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of one build: an artifact folder, or loose files of one folder that share a stem.
+
+    `meta` is the artifact folder's meta.json, if it has one. At least one of the others is given.
+    """
+
+    source: str
+    ptx: Path | None = None
+    cubin: Path | None = None
+    listing: Path | None = None
+    cuda: Path | None = None
+    meta: Path | None = None
+
+    @property
+    def has_sass(self) -> bool:
+        return self.cubin is not None or self.listing is not None
+
+
+def discover(paths: Sequence[Path]) -> tuple[list[Bundle], list[VerifierError]]:
+    """Bundles of all `paths`, in order, and an error for each path that gives none."""
+    bundles: list[Bundle] = []
+    loose: list[tuple[Path, str]] = []
+    errors: list[VerifierError] = []
+    for path in dict.fromkeys(paths):
+        try:
+            found, files = _folder(path) if path.is_dir() else ([], [(path, _kind(path))])
+            if not found and not files:
+                raise InputError("nothing to check in this folder", where=display(path), do=f"it holds no {_names()}")
+        except OSError as error:
+            errors.append(InputError(f"cannot be read: {error.strerror}", where=display(path)))
+        except VerifierError as error:
+            errors.append(error)
+        else:
+            bundles += found
+            loose += files
+    return [*bundles, *_by_stem(loose)], errors
+
+
+def read_input(path: Path) -> bytes:
+    """The content of an input file. Raises `InputError` when there is none."""
+    where = display(path)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError("is not a regular file", where=where)
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=where) from error
+    if not data.strip():
+        raise InputError("the file is empty", where=where)
+    return data
+
+
+def _folder(folder: Path) -> tuple[list[Bundle], list[tuple[Path, str]]]:
+    """Artifact folders and loose files below `folder`, in the order of their names."""
+    entries = sorted(folder.iterdir())
+    names = {entry.name for entry in entries}
+    if names & ARTIFACT.keys():
+        return [_artifact(folder, names)], []
+    bundles: list[Bundle] = []
+    files: list[tuple[Path, str]] = []
+    for entry in entries:
+        if entry.is_dir() and not entry.is_symlink():
+            more_bundles, more_files = _folder(entry)
+            bundles += more_bundles
+            files += more_files
+        elif entry.suffix in SUFFIXES:
+            files.append((entry, SUFFIXES[entry.suffix]))
+    return bundles, files
+
+
+def _artifact(folder: Path, names: set[str]) -> Bundle:
+    found = {kind: folder / name for name, kind in ARTIFACT.items() if name in names}
+    return Bundle(source=display(folder), meta=folder / META if META in names else None, **found)
+
+
+def _kind(path: Path) -> str:
+    """What a file is: by its suffix, else by how it begins."""
+    if path.suffix in SUFFIXES:
+        return SUFFIXES[path.suffix]
+    start = read_input(path)[:65536]
+    if start.startswith(b"\x7fELF"):
+        return CUBIN
+    if b".version" in start and b".target" in start:
+        return PTX
+    if b".headerflags" in start or b".section\t.text." in start or b"/*0000*/" in start:
+        return LISTING
+    raise InputError(
+        "is neither PTX, cubin, CUDA C++ nor an nvdisasm listing", where=display(path), do=f"give {_names()}"
+    )
+
+
+def _by_stem(files: Sequence[tuple[Path, str]]) -> Iterator[Bundle]:
+    """One bundle for each stem in a folder; CUDA C++ stands alone, because it is compiled anew."""
+    groups: dict[tuple[Path, str], dict[str, Path]] = {}
+    for path, kind in dict(files).items():
+        key = (path.parent, path.name if kind == CUDA else path.stem)
+        group = groups.setdefault(key, {})
+        while kind in group:  # the same kind twice: `a.b` and `a.c`, told apart by content
+            key = (key[0], key[1] + "'")
+            group = groups.setdefault(key, {})
+        group[kind] = path
+    for group in groups.values():
+        first = next(group[kind] for kind in (PTX, CUDA, CUBIN, LISTING) if kind in group)
+        yield Bundle(source=display(first), **group)
+
+
+def _names() -> str:
+    return ", ".join([*SUFFIXES, "artifact folder"])
