@@ -1,0 +1,359 @@
+"""Persistent bf16 GEMM for sm_100a/sm_103a whose two accumulator regions overlap in tensor memory (TMEM).
+
+C[m, n] = sum over k of A[m, k] * B[n, k], fp32 accumulation, 128 x 256 tiles, one CTA an SM that walks over the tiles
+with the stride of the grid. The MMA of the next tile starts while the epilogue still reads the tile before it: the
+last `reserved_columns` of the 512 TMEM columns stay free (block-scaled GEMMs keep their scale factors there), so two
+regions of 256 columns do not fit side by side, and they share 48 columns:
+
+    region 0 (even tiles)   columns [0, 256)
+    region 1 (odd tiles)    columns [208, 464)
+
+The epilogue reads the shared end of its region first (region 0 from the last subtile down, region 1 from the first
+subtile up) and releases the accumulator after the last subtile that holds shared columns, two of eight, instead of
+after the last subtile.
+
+Warps
+    0-3  epilogue   TMEM -> registers -> bf16 -> shared memory -> TMA store
+    4    mma        allocates TMEM, issues tcgen05.mma, frees TMEM
+    5    load       TMA loads of A and B
+
+Barriers (mbarriers in shared memory; count = arrivals a phase)
+    ab_full[s]      count 1    load: arrive.expect_tx + bytes of two loads      mma waits
+    ab_empty[s]     count 1    mma: tcgen05.commit                              load waits, and drains all before exit
+    acc_full        count 1    mma: tcgen05.commit after the last K tile        epilogue waits
+    acc_empty       count 128  epilogue: every thread, after the last shared    mma waits, one tile behind
+                               subtile has been read
+    named 1 (128)   epilogue, twice a subtile: staged rows are complete; the buffer that comes next is free again
+    named 2 (160)   mma and epilogue, twice: TMEM is allocated; all of TMEM has been read and may be freed
+One tile is one phase of acc_full and acc_empty, so the region of a tile is also the parity of its phase.
+
+Defects (`build(config, defect)`)
+    release-before-load   the release stands before the load of the last shared subtile
+    no-wait-ld            `tcgen05.wait::ld` is missing between the load and the release
+    no-fence              `tcgen05.fence::before_thread_sync` is missing before the relaxed release
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass
+from cutlass import cute
+from cutlass.cute.nvgpu import cpasync, tcgen05
+from cutlass.cute.runtime import make_fake_stream
+from cutlass.utils import SmemAllocator
+
+from kernels import common, operands, registry
+from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
+
+NAME = "gemm_persistent"
+EPILOGUE_THREADS = 128
+MMA_WARP = 4
+LOAD_WARP = 5
+THREADS = 192
+TMEM_THREADS = 160
+STORE_BARRIER = 1
+TMEM_BARRIER = 2
+TMEM_COLUMNS = 512
+SUBTILE = 32  # columns that one epilogue step reads
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Shared memory of the CTA, as pointers and tensors."""
+
+    a: cute.Tensor  # (MMA, M, K, stages)
+    b: cute.Tensor  # (MMA, N, K, stages)
+    c: cute.Tensor  # (M, SUBTILE, buffers)
+    ab_full: cute.Pointer
+    ab_empty: cute.Pointer
+    acc_full: cute.Pointer
+    acc_empty: cute.Pointer
+    tmem_address: cute.Pointer
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The tiles of one CTA: `first`, `first + step`, ... below `count`, row by row of C."""
+
+    first: Any
+    step: Any
+    count: Any
+    columns: Any  # tiles in one row
+
+    def coordinates(self, tile: Any) -> tuple[Any, Any]:
+        """Row and column of a tile."""
+        return tile // self.columns, tile % self.columns
+
+
+@dataclass(frozen=True)
+class Drain:
+    """The way of one subtile out of the CTA, as copies and the tensors they move."""
+
+    tmem_load: cute.TiledCopy
+    source: cute.Tensor  # (T2R, 1, 1, 1, subtiles, region) in TMEM
+    loaded: cute.Tensor  # fp32 registers of one thread
+    stage: cute.TiledCopy
+    rounded: cute.Tensor  # bf16 registers of one thread
+    staged: cute.Tensor  # (R2S, 1, 1, buffers) in shared memory
+    store: cute.CopyAtom
+    boxes: cute.Tensor  # (box, buffers) in shared memory
+    targets: cute.Tensor  # (box, 1, subtiles, tile rows, tile columns) of C
+
+
+class PersistentGemm:
+    """The kernel for one configuration; `defect` names the reported bug to build in, None builds the good kernel."""
+
+    def __init__(self, config: Mapping[str, Any], defect: str | None) -> None:
+        self.tile = Tile(config["tile_m"], config["tile_n"], config["tile_k"])
+        self.stages = config["stages"]
+        self.buffers = config["store_buffers"]
+        self.max_ctas = config["max_ctas"]
+        self.subtiles = self.tile.n // SUBTILE
+        self.region_stride = TMEM_COLUMNS - config["reserved_columns"] - self.tile.n
+        shared_columns = self.tile.n - self.region_stride
+        self.release_step = -(-shared_columns // SUBTILE) - 1  # the step that reads the last shared columns
+        self.defect = defect
+
+    @cute.jit
+    def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: Any) -> None:
+        """Launches at most `max_ctas` CTAs, never more than there are tiles."""
+        mma = operands.make_mma(self.tile)
+        a_layout, a_atom, a_map = operands.make_load_a(a, mma, self.tile, self.stages)
+        b_layout, b_atom, b_map = operands.make_load_b(b, mma, self.tile, self.stages)
+        c_layout, c_atom, c_map = operands.make_store_c(c, (self.tile.m, SUBTILE), self.buffers)
+        tiles = cute.ceil_div(c.shape[0], self.tile.m) * cute.ceil_div(c.shape[1], self.tile.n)
+        self.kernel(mma, a_atom, a_map, b_atom, b_map, c_atom, c_map, a_layout, b_layout, c_layout).launch(
+            grid=(cutlass.min(tiles, self.max_ctas), 1, 1), block=(THREADS, 1, 1), stream=stream
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        mma: cute.TiledMma,
+        a_atom: cute.CopyAtom,
+        a_map: cute.Tensor,
+        b_atom: cute.CopyAtom,
+        b_map: cute.Tensor,
+        c_atom: cute.CopyAtom,
+        c_map: cute.Tensor,
+        a_layout: cute.ComposedLayout,
+        b_layout: cute.ComposedLayout,
+        c_layout: cute.ComposedLayout,
+    ) -> None:
+        """Sets up barriers and views, then sends each warp to its role."""
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        shared = self.allocate(a_layout, b_layout, c_layout)
+        if warp == LOAD_WARP:
+            for atom in (a_atom, b_atom, c_atom):
+                cpasync.prefetch_descriptor(atom)
+            self.init_barriers(shared)
+        cute.arch.sync_threads()
+
+        tiles_a = cute.local_tile(a_map, (self.tile.m, self.tile.k), (None, None))  # (M, K, tile rows, K tiles)
+        tiles_b = cute.local_tile(b_map, (self.tile.n, self.tile.k), (None, None))  # (N, K, tile columns, K tiles)
+        tiles_c = cute.local_tile(c_map, (self.tile.m, self.tile.n), (None, None))  # (M, N, tile rows, tile columns)
+        k_tiles = cute.size(tiles_a, mode=[3])
+        columns = cute.size(tiles_c, mode=[3])
+        walk = Walk(cute.arch.block_idx()[0], cute.arch.grid_dim()[0], cute.size(tiles_c, mode=[2]) * columns, columns)
+
+        if warp == LOAD_WARP:
+            one_cta = mma.get_slice(0)
+            load_a = operands.partition_load(a_atom, one_cta.partition_A(tiles_a), shared.a)
+            load_b = operands.partition_load(b_atom, one_cta.partition_B(tiles_b), shared.b)
+            self.load_warp(load_a, load_b, shared, walk, k_tiles)
+        elif warp == MMA_WARP:
+            self.mma_warp(mma, shared, walk, k_tiles)
+        else:
+            self.epilogue_warps(mma, c_atom, tiles_c, shared, walk)
+
+    def allocate(self, a_layout: Any, b_layout: Any, c_layout: Any) -> Shared:
+        """Lays out shared memory: barriers first, then the operand stages and the store buffers."""
+
+        @cute.struct
+        class Barriers:
+            ab_full: cute.struct.MemRange[cutlass.Int64, self.stages]
+            ab_empty: cute.struct.MemRange[cutlass.Int64, self.stages]
+            acc_full: cutlass.Int64
+            acc_empty: cutlass.Int64
+            tmem_address: cutlass.Int32
+
+        smem = SmemAllocator()
+        barriers = smem.allocate(Barriers)
+        return Shared(
+            a=smem.allocate_tensor(IN, a_layout.outer, TMA_ALIGN, a_layout.inner),
+            b=smem.allocate_tensor(IN, b_layout.outer, TMA_ALIGN, b_layout.inner),
+            c=smem.allocate_tensor(OUT, c_layout.outer, TMA_ALIGN, c_layout.inner),
+            ab_full=barriers.ab_full.data_ptr(),
+            ab_empty=barriers.ab_empty.data_ptr(),
+            acc_full=barriers.acc_full.ptr,
+            acc_empty=barriers.acc_empty.ptr,
+            tmem_address=barriers.tmem_address.ptr,
+        )
+
+    def init_barriers(self, shared: Shared) -> None:
+        """One thread initializes all mbarriers and publishes them to the units that will signal them."""
+        with cute.arch.elect_one():
+            for stage in range(self.stages):
+                cute.arch.mbarrier_init(shared.ab_full + stage, 1)
+                cute.arch.mbarrier_init(shared.ab_empty + stage, 1)
+            cute.arch.mbarrier_init(shared.acc_full, 1)
+            cute.arch.mbarrier_init(shared.acc_empty, EPILOGUE_THREADS)
+            cute.arch.mbarrier_init_fence()
+
+    @cute.jit
+    def load_warp(self, a: Loads, b: Loads, shared: Shared, walk: Walk, k_tiles: Any) -> None:
+        """Fills the ring of operand stages, then waits until the MMA has given every stage back."""
+        stage, parity = cutlass.Int32(0), cutlass.Int32(1)
+        tile = walk.first
+        while tile < walk.count:
+            row, column = walk.coordinates(tile)
+            for k in cutlass.range(k_tiles, unroll=1):
+                common.wait(shared.ab_empty + stage, parity)
+                full = shared.ab_full + stage
+                with cute.arch.elect_one():
+                    cute.arch.mbarrier_arrive_and_expect_tx(full, self.tile.stage_bytes)
+                cute.copy(a.atom, a.tiles[(None, row, k)], a.stages[(None, stage)], tma_bar_ptr=full)
+                cute.copy(b.atom, b.tiles[(None, column, k)], b.stages[(None, stage)], tma_bar_ptr=full)
+                stage, parity = common.advance(stage, parity, self.stages)
+            tile += walk.step
+        for _ in cutlass.range(self.stages, unroll=1):
+            common.wait(shared.ab_empty + stage, parity)
+            stage, parity = common.advance(stage, parity, self.stages)
+
+    @cute.jit
+    def mma_warp(self, mma: cute.TiledMma, shared: Shared, walk: Walk, k_tiles: Any) -> None:
+        """Allocates TMEM, multiplies tile after tile into alternating regions, frees TMEM at the end."""
+        cute.arch.alloc_tmem(TMEM_COLUMNS, shared.tmem_address)
+        cute.arch.relinquish_tmem_alloc_permit()
+        cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
+        regions = self.regions(mma, shared)
+        a, b = mma.make_fragment_A(shared.a), mma.make_fragment_B(shared.b)
+        stage, parity, region = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
+        tile = walk.first
+        while tile < walk.count:
+            common.wait_relaxed_cluster(shared.acc_empty, region ^ 1)
+            common.fence_tcgen05_after()
+            acc = regions[(None, None, None, region)]
+            mma.set(tcgen05.Field.ACCUMULATE, False)
+            for _ in cutlass.range(k_tiles, unroll=1):
+                common.wait(shared.ab_full + stage, parity)
+                common.fence_tcgen05_after()
+                for block in cutlass.range_constexpr(cute.size(a, mode=[2])):
+                    cute.gemm(mma, acc, a[(None, None, block, stage)], b[(None, None, block, stage)], acc)
+                    mma.set(tcgen05.Field.ACCUMULATE, True)
+                with cute.arch.elect_one():
+                    tcgen05.commit(shared.ab_empty + stage)
+                stage, parity = common.advance(stage, parity, self.stages)
+            with cute.arch.elect_one():
+                tcgen05.commit(shared.acc_full)
+            region ^= 1
+            tile += walk.step
+        cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
+        common.fence_tcgen05_after()
+        cute.arch.dealloc_tmem(regions.iterator, TMEM_COLUMNS)
+
+    def regions(self, mma: cute.TiledMma, shared: Shared) -> cute.Tensor:
+        """Both accumulator regions (MMA, 1, 1, 2) at the address that the allocation left in shared memory."""
+        address = cute.arch.retrieve_tmem_ptr(ACC, 16, shared.tmem_address)
+        one = mma.make_fragment_C(mma.partition_shape_C(self.tile.mnk[:2])).layout
+        return cute.make_tensor(address, cute.append(one, cute.make_layout(2, stride=self.region_stride)))
+
+    @cute.jit
+    def epilogue_warps(
+        self, mma: cute.TiledMma, c_atom: cute.CopyAtom, tiles_c: cute.Tensor, shared: Shared, walk: Walk
+    ) -> None:
+        """Drains tile after tile, shared columns first, and releases each accumulator as early as it may."""
+        cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
+        drain = self.drain(mma, c_atom, tiles_c, shared)
+        region, buffer = cutlass.Int32(0), cutlass.Int32(0)
+        tile = walk.first
+        while tile < walk.count:
+            common.wait_relaxed_cluster(shared.acc_full, region)
+            common.fence_tcgen05_after()
+            for step in cutlass.range(self.subtiles, unroll=1):
+                subtile = step
+                if region == 0:
+                    subtile = self.subtiles - 1 - step
+                source = drain.source[(None, None, None, 0, subtile, region)]
+                self.load_and_release(drain, source, shared, step == self.release_step)
+                self.store(drain, buffer, subtile, walk.coordinates(tile))
+                buffer, _ = common.advance(buffer, 0, self.buffers)
+            region ^= 1
+            tile += walk.step
+        if cute.arch.thread_idx()[0] == 0:
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
+        common.fence_tcgen05_before()
+        cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
+
+    @cute.jit
+    def load_and_release(self, drain: Drain, source: cute.Tensor, shared: Shared, last_shared: cutlass.Boolean) -> None:
+        """Reads one subtile; the step that reads the last shared columns gives the accumulator back to the MMA."""
+        if cutlass.const_expr(self.defect == "release-before-load"):  # noqa: SIM102 - compile time around run time
+            if last_shared:
+                cute.arch.fence_view_async_tmem_load()
+                common.fence_tcgen05_before()
+                common.arrive_relaxed_cluster(shared.acc_empty)  # defect: release-before-load
+        cute.copy(drain.tmem_load, source, drain.loaded)
+        if cutlass.const_expr(self.defect != "no-wait-ld"):
+            cute.arch.fence_view_async_tmem_load()  # tcgen05.wait::ld
+        if cutlass.const_expr(self.defect != "release-before-load"):  # noqa: SIM102 - compile time around run time
+            if last_shared:
+                if cutlass.const_expr(self.defect != "no-fence"):
+                    common.fence_tcgen05_before()
+                common.arrive_relaxed_cluster(shared.acc_empty)  # defect: no-wait-ld, no-fence
+
+    @cute.jit
+    def store(self, drain: Drain, buffer: Any, subtile: Any, tile: tuple[Any, Any]) -> None:
+        """Rounds one subtile to bf16, stages it, and lets one thread store it; one store may stay in flight."""
+        drain.rounded.store(drain.stage.retile(drain.loaded).load().to(OUT))
+        cute.copy(drain.stage, drain.rounded, drain.staged[(None, None, None, buffer)])
+        cute.arch.fence_proxy("async.shared", space="cta")
+        cute.arch.barrier(barrier_id=STORE_BARRIER, number_of_threads=EPILOGUE_THREADS)
+        if cute.arch.thread_idx()[0] == 0:
+            cute.copy(drain.store, drain.boxes[(None, buffer)], drain.targets[(None, 0, subtile, *tile)])
+            cute.arch.cp_async_bulk_commit_group()
+            cute.arch.cp_async_bulk_wait_group(self.buffers - 1, read=True)
+        cute.arch.barrier(barrier_id=STORE_BARRIER, number_of_threads=EPILOGUE_THREADS)
+
+    def drain(self, mma: cute.TiledMma, c_atom: cute.CopyAtom, tiles_c: cute.Tensor, shared: Shared) -> Drain:
+        """Copies of this thread: 32 columns of one TMEM lane, rounded, staged as one row of the store box."""
+        thread = cute.arch.thread_idx()[0]
+        subtile = (self.tile.m, SUBTILE)
+        source = cute.flat_divide(self.regions(mma, shared)[((None, None), 0, 0, None)], subtile)
+        targets = cute.flat_divide(tiles_c, subtile)  # (M, SUBTILE, 1, subtiles, tile rows, tile columns)
+        atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
+        tmem_load = tcgen05.make_tmem_copy(atom, source[(None, None, 0, 0, 0)])
+        mine = tmem_load.get_slice(thread)
+        loaded = cute.make_rmem_tensor(mine.partition_D(targets)[(None, None, None, 0, 0, 0, 0)].shape, ACC)
+        stage = cute.make_tiled_copy_D(operands.store_atom(tmem_load), tmem_load)
+        boxes, targets = cpasync.tma_partition(
+            c_atom, 0, cute.make_layout(1), cute.group_modes(shared.c, 0, 2), cute.group_modes(targets, 0, 2)
+        )
+        return Drain(
+            tmem_load=tmem_load,
+            source=mine.partition_S(source),
+            loaded=loaded,
+            stage=stage,
+            rounded=cute.make_rmem_tensor(stage.retile(loaded).shape, OUT),
+            staged=stage.get_slice(thread).partition_D(shared.c),
+            store=c_atom,
+            boxes=boxes,
+            targets=targets,
+        )
+
+
+PersistentGemm.kernel.set_name_prefix(NAME, remove_cutlass_symbol=True, keep_mangled_name=False)
+
+
+def build(config: Mapping[str, Any], defect: str | None = None) -> tuple[PersistentGemm, tuple[Any, ...]]:
+    """The kernel and the arguments to compile it with: `cute.compile(kernel, *arguments)`."""
+    registry.case(NAME).check_defect(defect)
+    m, n, k = config["m"], config["n"], config["k"]
+    arguments = (
+        operands.fake_matrix(m, k),
+        operands.fake_matrix(n, k),
+        operands.fake_matrix(m, n, OUT),
+        make_fake_stream(),
+    )
+    return PersistentGemm(config, defect), arguments
