@@ -14,6 +14,7 @@ Paint = Callable[[str, str], str]  # (text, style name) -> text
 
 MAX_STEPS = 8
 MAX_PLACES = 4
+MAX_NAME = 72
 WIDTH = 116
 _MEANING = {
     Hazard.CONTRACT: "contract: the PTX memory model does not order it",
@@ -47,7 +48,7 @@ def _finding(finding: Finding, kernel: KernelOutcome, excerpts: Excerpts, paint:
     style = finding.severity.value
     head = paint(f"{style}[{finding.rule} {finding.name}]", style)
     yield paint(f"{head}: {finding.message}", "strong")
-    yield f"  in kernel {kernel.name} ({kernel.arch}), role {finding.role}; {kernel.source}"
+    yield f"  in kernel {short_name(kernel.name)} ({kernel.arch}), role {finding.role}; {kernel.source}"
     yield from _excerpt(finding.location, kernel, excerpts, paint, caret=True)
     if finding.witness:
         yield "  how it happens:"
@@ -105,7 +106,7 @@ def _unknowns(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
         shown = "; ".join(places[:MAX_PLACES])
         more = f"; and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
         yield f"{paint(f'unknown[{rule}]', 'unknown')} {len(places)} x {reason}"
-        yield f"  in kernel {kernel.name} ({kernel.arch}); {shown}{more}"
+        yield f"  in kernel {short_name(kernel.name)} ({kernel.arch}); {shown}{more}"
 
 
 def _ledger(kernel: KernelOutcome, paint: Paint) -> str:
@@ -121,7 +122,7 @@ def _ledger(kernel: KernelOutcome, paint: Paint) -> str:
     parts += [f"not run: {' '.join(rules)} ({reason})" for reason, rules in skipped.items()]
     assembler = kernel.toolchain.get("assembler", "")
     built = f", assembled by {assembler}" if assembler else ""
-    return f"{paint(kernel.name, 'strong')} ({kernel.arch}{built}): {'; '.join(parts)}"
+    return f"{paint(short_name(kernel.name), 'strong')} ({kernel.arch}{built}): {'; '.join(parts)}"
 
 
 def _count(count: RuleCount) -> str:
@@ -169,6 +170,11 @@ def place(location: Location) -> str:
     return ", ".join(parts)
 
 
+def short_name(name: str) -> str:
+    """A mangled name cut to what a line can bear; JSON has it whole."""
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 15]}...{name[-12:]}"
+
+
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -177,4 +183,4 @@ def _cut(text: str) -> str:
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
-__all__: Sequence[str] = ["Paint", "place", "plain", "render"]
+__all__: Sequence[str] = ["Paint", "place", "plain", "render", "short_name"]

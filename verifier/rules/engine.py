@@ -24,6 +24,15 @@ class Role(msgspec.Struct, frozen=True):
     warps: tuple[int, ...]
 
 
+class RoleLike(Protocol):
+    """What a role must tell."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def warps(self) -> tuple[int, ...]: ...
+
+
 class Subject(Protocol):
     """The little that the engine asks of a kernel; rules take a type that knows more."""
 
@@ -40,7 +49,7 @@ class Subject(Protocol):
         """What is at hand: "ptx", "sass" or both."""
 
     @property
-    def roles(self) -> Sequence[Role]: ...
+    def roles(self) -> Sequence[RoleLike]: ...
     @property
     def metrics(self) -> Mapping[str, int | float]: ...
 
@@ -108,7 +117,7 @@ def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelO
         name=kernel.name,
         arch=kernel.arch,
         source=kernel.source,
-        roles=tuple(kernel.roles),
+        roles=tuple(Role(role.name, tuple(role.warps)) for role in kernel.roles),
         obligations=tuple(obligations),
         findings=tuple(findings),
         ledger=tuple(ledger),
@@ -125,7 +134,7 @@ def fingerprint(code: str, kernel: str, role: str, shape: str, ordinal: int = 0)
 def _not_applicable(rule: Rule, kernel: Subject) -> str:
     missing = [isa for isa in rule.isa if isa not in kernel.isas]
     if missing:
-        return f"needs {' and '.join(missing).upper()}"
+        return f"needs {' and '.join(isa.upper() for isa in missing)}"
     if rule.arch and arch_family(kernel.arch) not in rule.arch:
         return f"not for {kernel.arch}"
     return ""
