@@ -11,18 +11,22 @@ order and scope of every barrier operation on purpose:
 Every wrapper takes its source location from its caller, so PTX line tables point into the kernel and not here.
 """
 
+from typing import Any
+
 from cutlass import Constexpr, cute
 from cutlass._mlir import ir
 from cutlass._mlir.dialects import arith, nvvm, scf
 from cutlass.cutlass_dsl import Boolean, Int32, T, dsl_user_op
 
+Loc = ir.Location | None
+Point = ir.InsertionPoint | None
 ACQUIRE = nvvm.MemOrderKind.ACQUIRE
 RELAXED = nvvm.MemOrderKind.RELAXED
 CTA = nvvm.MBarrierScopeKind.CTA
 CLUSTER = nvvm.MBarrierScopeKind.CLUSTER
 
 
-def _attempt(bar, parity, order, scope, loc, ip) -> ir.Value:
+def _attempt(bar: cute.Pointer, parity: Any, order: Any, scope: Any, loc: Loc, ip: Point) -> ir.Value:
     """One `mbarrier.try_wait.parity`; the result is an i1 that is true once the phase has completed."""
     return nvvm.mbarrier_wait_parity(
         bar.to_llvm_ptr(loc=loc, ip=ip),
@@ -35,7 +39,7 @@ def _attempt(bar, parity, order, scope, loc, ip) -> ir.Value:
     )
 
 
-def _retry(bar, parity, order, scope, loc, ip) -> None:
+def _retry(bar: cute.Pointer, parity: Any, order: Any, scope: Any, loc: Loc, ip: Point) -> None:
     """`while not attempt: pass`, written as one loop so that all of it carries the caller's location."""
     loop = scf.WhileOp([], [], loc=loc, ip=ip)
     with ir.InsertionPoint(loop.before.blocks.append()):
@@ -47,43 +51,43 @@ def _retry(bar, parity, order, scope, loc, ip) -> None:
 
 
 @dsl_user_op
-def wait(bar, parity, *, loc=None, ip=None) -> None:
+def wait(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> None:
     """Blocks until the phase of `parity` has completed; acquires at CTA scope."""
     _retry(bar, parity, ACQUIRE, CTA, loc, ip)
 
 
 @dsl_user_op
-def wait_relaxed_cluster(bar, parity, *, loc=None, ip=None) -> None:
+def wait_relaxed_cluster(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> None:
     """Blocks until the phase of `parity` has completed; orders nothing by itself, a fence must follow."""
     _retry(bar, parity, RELAXED, CLUSTER, loc, ip)
 
 
 @dsl_user_op
-def wait_acquire_cluster(bar, parity, *, loc=None, ip=None) -> None:
+def wait_acquire_cluster(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> None:
     """Blocks until the phase of `parity` has completed; acquires at cluster scope (each attempt invalidates L1)."""
     _retry(bar, parity, ACQUIRE, CLUSTER, loc, ip)
 
 
 @dsl_user_op
-def attempt_relaxed_cluster(bar, parity, *, loc=None, ip=None) -> Boolean:
+def attempt_relaxed_cluster(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> Boolean:
     """One relaxed attempt at cluster scope, which may fail; never a replacement for a wait."""
     return Boolean(_attempt(bar, parity, RELAXED, CLUSTER, loc, ip))
 
 
 @dsl_user_op
-def arrive(bar, *, loc=None, ip=None) -> None:
+def arrive(bar: cute.Pointer, *, loc: Loc = None, ip: Point = None) -> None:
     """One arrival of each executing thread; releases at CTA scope."""
     nvvm.mbarrier_arrive(bar.to_llvm_ptr(loc=loc, ip=ip), loc=loc, ip=ip)
 
 
 @dsl_user_op
-def arrive_relaxed_cluster(bar, *, loc=None, ip=None) -> None:
+def arrive_relaxed_cluster(bar: cute.Pointer, *, loc: Loc = None, ip: Point = None) -> None:
     """One arrival of each executing thread without order: `tcgen05.fence::before_thread_sync` must precede it."""
     nvvm.mbarrier_arrive(bar.to_llvm_ptr(loc=loc, ip=ip), scope=nvvm.MemScopeKind.CLUSTER, relaxed=True, loc=loc, ip=ip)
 
 
 @dsl_user_op
-def arrive_expect_relaxed_cluster(bar, size, *, loc=None, ip=None) -> None:
+def arrive_expect_relaxed_cluster(bar: cute.Pointer, size: int, *, loc: Loc = None, ip: Point = None) -> None:
     """Expects `size` bytes from other CTAs of the cluster and arrives; orders nothing."""
     nvvm.mbarrier_arrive_expect_tx(
         bar.to_llvm_ptr(loc=loc, ip=ip),
@@ -96,13 +100,13 @@ def arrive_expect_relaxed_cluster(bar, size, *, loc=None, ip=None) -> None:
 
 
 @dsl_user_op
-def fence_tcgen05_before(*, loc=None, ip=None) -> None:
+def fence_tcgen05_before(*, loc: Loc = None, ip: Point = None) -> None:
     """Orders earlier tcgen05 work of this thread before the synchronization that follows."""
     nvvm.tcgen05_fence(nvvm.Tcgen05FenceKind.BEFORE_THREAD_SYNC, loc=loc, ip=ip)
 
 
 @dsl_user_op
-def fence_tcgen05_after(*, loc=None, ip=None) -> None:
+def fence_tcgen05_after(*, loc: Loc = None, ip: Point = None) -> None:
     """Orders later tcgen05 work of this thread after the synchronization that precedes."""
     nvvm.tcgen05_fence(nvvm.Tcgen05FenceKind.AFTER_THREAD_SYNC, loc=loc, ip=ip)
 
@@ -118,6 +122,6 @@ def advance(stage: Int32, parity: Int32, stages: Constexpr) -> tuple[Int32, Int3
 
 
 @dsl_user_op
-def fence_acquire_cluster_shared(*, loc=None, ip=None) -> None:
+def fence_acquire_cluster_shared(*, loc: Loc = None, ip: Point = None) -> None:
     """Acquires the cluster's shared memory after a relaxed cluster wait; costs no instruction."""
     nvvm.fence_sync_restrict(ACQUIRE, loc=loc, ip=ip)

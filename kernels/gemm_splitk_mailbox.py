@@ -19,7 +19,7 @@ Barriers (mbarriers of each CTA; count = arrivals a phase)
         phase 1     the accumulator has been read: the mma warp may free it
         The mma warp waits for phase 0 before it arrives for phase 1. Without that wait its second arrival can land
         in phase 0, and its wait with parity 1 returns for the phase before the one it means.
-    mailbox[i]      count 1    armed at initialization with the bytes of one slot; completed by the st.async of the
+    mailbox_full[i] count 1    armed at initialization with the bytes of one slot; completed by the st.async of the
                     peer i + 1 ranks below; the epilogue waits at cluster scope and acquires the cluster's shared
                     memory before it reads the slot
     cluster         once after the mbarriers are initialized, once before exit: no CTA leaves while a peer may still

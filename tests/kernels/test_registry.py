@@ -1,0 +1,92 @@
+"""The registry and the kernel sources agree, without compiling anything."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels import registry
+from verifier.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = registry.CASES
+DEFECTS = [(case, defect) for case in CASES for defect in case.defects]
+
+
+def defect_id(value: object) -> str:
+    return str(getattr(value, "name", value))
+
+
+def test_names_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        assert len({defect.name for defect in case.defects}) == len(case.defects)
+
+
+@pytest.mark.parametrize("case", CASES, ids=defect_id)
+def test_case_is_complete_and_cannot_be_changed(case: registry.KernelCase) -> None:
+    assert case.source.is_file()
+    assert case.archs == ("sm_100a", "sm_103a")
+    assert all(isinstance(value, int | str | bool) for value in case.config.values())
+    with pytest.raises(TypeError):
+        case.config["m"] = 1  # type: ignore[index]
+    assert registry.case(case.name) is case
+
+
+@pytest.mark.parametrize(("case", "defect"), DEFECTS, ids=defect_id)
+def test_defect_is_marked_on_one_line_and_built_by_the_kernel(
+    case: registry.KernelCase, defect: registry.Defect
+) -> None:
+    (number,) = case.defect_lines(defect.name)
+    line = case.source.read_text().splitlines()[number - 1]
+    assert not line.lstrip().startswith("#"), "the marker belongs behind code"
+    assert re.fullmatch(r"[A-Z]{3}\d{3}", defect.rule)
+    assert f'"{defect.name}"' in case.source.read_text(), "no branch of the kernel asks for this defect"
+
+
+@pytest.mark.parametrize("case", CASES, ids=defect_id)
+def test_every_marker_names_a_defect_of_its_kernel(case: registry.KernelCase) -> None:
+    names = {name for line in case.source.read_text().splitlines() for name in registry.marked(line)}
+    assert names == {defect.name for defect in case.defects}
+
+
+@pytest.mark.parametrize("case", CASES, ids=defect_id)
+def test_docstring_names_every_barrier_and_every_defect(case: registry.KernelCase) -> None:
+    tree = ast.parse(case.source.read_text())
+    doc = ast.get_docstring(tree) or ""
+    fields = [
+        ast.unparse(node.target)
+        for owner in ast.walk(tree)
+        if isinstance(owner, ast.ClassDef) and owner.name == "Barriers"
+        for node in owner.body
+        if isinstance(node, ast.AnnAssign)
+    ]
+    barriers = [name for name in fields if name != "tmem_address"]
+    assert barriers
+    documented = set(re.findall(r"^ {4}(\w+)(?:\[\w\])? +count \d+", doc, re.MULTILINE))
+    assert documented == set(barriers)
+    assert all(re.search(rf"^ {{4}}{defect.name} ", doc, re.MULTILINE) for defect in case.defects)
+
+
+def test_marker_lists_several_names() -> None:
+    assert registry.marked("    arrive(bar)  # defect: one, two") == ("one", "two")
+    assert registry.marked("    arrive(bar)  # releases the stage") == ()
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="gemm_persistent"):
+        registry.case("gemm")
+    with pytest.raises(ConfigError, match="no-wait-ld"):
+        registry.case("gemm_persistent").check_defect("no-wait")
+    registry.case("gemm_persistent").check_defect(None)
+
+
+def test_listing_imports_no_dsl() -> None:
+    code = "import sys; import kernels.registry; print(sorted(m for m in sys.modules if m.startswith('cutlass')))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
