@@ -46,6 +46,13 @@ class Sum(msgspec.Struct, frozen=True):
     offset: int
 
 
+class Element(msgspec.Struct, frozen=True):
+    """`array[index]` outside brackets."""
+
+    base: Name
+    index: int
+
+
 class Vector(msgspec.Struct, frozen=True):
     items: tuple[Operand, ...]
 
@@ -64,7 +71,7 @@ class Args(msgspec.Struct, frozen=True):
     items: tuple[Operand, ...]
 
 
-Operand = Name | Imm | Sink | Not | Pair | Sum | Vector | Address | Args
+Operand = Name | Imm | Sink | Not | Pair | Sum | Element | Vector | Address | Args
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
@@ -102,14 +109,16 @@ class Loc(msgspec.Struct, frozen=True):
     line: int
     column: int
     inlined_at: tuple[int, int, int] | None = None
+    function_name: str | None = None
 
 
 class FileDecl(msgspec.Struct, frozen=True):
-    """`.file index "path"`."""
+    """`.file index "path" [, timestamp, size]`."""
 
     span: Span
     index: int
     path: str
+    stamp: tuple[int, int] | None = None
 
 
 class RegDecl(msgspec.Struct, frozen=True):
@@ -122,7 +131,8 @@ class RegDecl(msgspec.Struct, frozen=True):
 
 class VarDecl(msgspec.Struct, frozen=True):
     """A variable in a state space: `.shared .align 8 .b64 full[2];`. `dims` is () for a scalar; an open
-    dimension (`[]`) is None."""
+    dimension (`[]`) is None. A declaration of several variables gives one of these each, with the same span.
+    `initializer` is the text after `=` without blanks."""
 
     span: Span
     space: str  # "shared", "global", "const", "local", "param"
@@ -131,6 +141,15 @@ class VarDecl(msgspec.Struct, frozen=True):
     type: str
     name: str
     dims: tuple[int | None, ...]
+    initializer: str | None = None
+    attributes: tuple[str, ...] = ()
+
+
+class Pointer(msgspec.Struct, frozen=True, gc=False):
+    """`.ptr .global .align 16`: what a parameter points to; `space` is "" when not said."""
+
+    space: str
+    align: int | None
 
 
 class Param(msgspec.Struct, frozen=True):
@@ -138,12 +157,14 @@ class Param(msgspec.Struct, frozen=True):
     name: str
     align: int | None = None
     dims: tuple[int | None, ...] = ()
+    pointer: Pointer | None = None
+    space: str = "param"  # or "reg"
 
 
 class FunctionHeader(msgspec.Struct, frozen=True):
-    """`.visible .entry name (params) .reqntid 192, 1, 1`. `directives` holds the performance directives
-    with their integer arguments; `is_definition` is False for a prototype that ends in `;`. The body follows as statements
-    between a ScopeBegin and its ScopeEnd."""
+    """`.visible .entry name (params) .reqntid 192, 1, 1`. `directives` holds the performance directives (with
+    their dot; a `.pragma` with its strings) and their integer arguments; `is_definition` is False for a prototype
+    that ends in `;`. The body follows as statements between a ScopeBegin and its ScopeEnd."""
 
     span: Span
     kind: str  # "entry" or "func"
@@ -153,6 +174,7 @@ class FunctionHeader(msgspec.Struct, frozen=True):
     params: tuple[Param, ...]
     directives: tuple[tuple[str, tuple[int, ...]], ...]
     is_definition: bool
+    attributes: tuple[str, ...] = ()
 
 
 class BranchTargets(msgspec.Struct, frozen=True):
@@ -164,7 +186,10 @@ class BranchTargets(msgspec.Struct, frozen=True):
 
 
 class Directive(msgspec.Struct, frozen=True):
-    """Any other directive: `.version 8.8`, `.target sm_100a, debug`, `.pragma "nounroll";`, a debug section."""
+    """Any other directive: `.version 8.8`, `.target sm_100a, debug`, `.pragma "nounroll";`.
+
+    Strings are without quotes. A `.section` has its name and then one argument an item (`.b8 1,2`, `label:`);
+    `.calltargets` and `.callprototype` have their label first."""
 
     span: Span
     name: str  # with its dot
