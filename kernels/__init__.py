@@ -1,0 +1,1 @@
+"""The kernels that this project verifies, one a file; `registry.py` lists them."""

@@ -125,10 +125,7 @@ class SplitKGemm:
         tile_a = cute.local_tile(a_map, (self.tile.m, self.tile.k), (m, None))  # (M, K, K tiles)
         tile_b = cute.local_tile(b_map, (self.tile.n, self.tile.k), (n, None))  # (N, K, K tiles)
         tile_c = cute.local_tile(c_map, (self.tile.m, self.tile.n), (m, n))  # (M, N)
-        all_k = cute.size(tile_a, mode=[2])
-        share = (all_k + self.split - 1) // self.split
-        first_k = cutlass.min(rank * share, all_k)
-        last_k = cutlass.min(first_k + share, all_k)
+        first_k, last_k = self.k_range(rank, cute.size(tile_a, mode=[2]))
 
         if warp == LOAD_WARP:
             one_cta = mma.get_slice(0)
@@ -173,6 +170,12 @@ class SplitKGemm:
             mailbox_full=bars.mailbox_full.data_ptr(),
             tmem_address=bars.tmem_address.ptr,
         )
+
+    def k_range(self, rank: Any, k_tiles: Any) -> tuple[Any, Any]:
+        """First K tile of a rank and the one after its last; both are equal where the tiles ran out."""
+        share = (k_tiles + self.split - 1) // self.split
+        first = cutlass.min(rank * share, k_tiles)
+        return first, cutlass.min(first + share, k_tiles)
 
     def init_barriers(self, shared: Shared) -> None:
         """One thread initializes all mbarriers, publishes them to the cluster and arms the mailbox."""
