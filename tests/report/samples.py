@@ -60,6 +60,5 @@ def outcome(**changes: object) -> KernelOutcome:
         ),
         "metrics": {"registers": 40, "spill_ratio": 0.5},
         "toolchain": {"assembler": "ptxas 13.4.59"},
-        "ptx_file": "gemm.ptx",
     }
     return KernelOutcome(**{**facts, **changes})  # type: ignore[arg-type]

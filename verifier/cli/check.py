@@ -9,10 +9,9 @@ import click
 
 from verifier.cli import runner
 from verifier.cli.inputs import discover
-from verifier.cli.loading import LoadOptions
 from verifier.cli.options import ARCH, launch_options, report_options, run_options
+from verifier.cli.parts import LoadOptions
 from verifier.launch import Dim3
-from verifier.rules import select_rules
 
 
 @click.command()
@@ -33,9 +32,8 @@ def check(
 
     A PATH may also be a folder that holds any of these. PTX and cubin of one kernel are joined by its name.
     """
-    options = run_options(**shared)
-    rules = select_rules(options.select, options.ignore)
-    bundles, errors = discover(paths)
     loading = LoadOptions(archs=arch, block=block, cluster=cluster, assemble=assemble)
-    outcomes, more = runner.check_bundles(bundles, rules, options, loading)
-    return runner.report(outcomes, [*errors, *more], options)
+    run = runner.Run(run_options(**shared), loading)
+    bundles, run.errors = discover(paths)
+    run.check(bundles)
+    return run.report()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from verifier.cli.output import display
 from verifier.errors import InputError, VerifierError
+
+if TYPE_CHECKING:
+    from verifier.compile.artifacts import Artifacts
 
 PTX, CUBIN, LISTING, CUDA = "ptx", "cubin", "listing", "cuda"
 SUFFIXES = {".ptx": PTX, ".cubin": CUBIN, ".sass": LISTING, ".cu": CUDA}
@@ -20,7 +24,8 @@ META = "meta.json"
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     """Files of one build: an artifact folder, or loose files of one folder that share a stem.
 
-    `meta` is the artifact folder's meta.json, if it has one. At least one of the others is given.
+    `meta` is the artifact folder's meta.json, if it has one. `compiled` is a build that is still in memory. At least
+    one of all but `meta` is given.
     """
 
     source: str
@@ -29,6 +34,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     listing: Path | None = None
     cuda: Path | None = None
     meta: Path | None = None
+    compiled: Artifacts | None = None
 
     @property
     def has_sass(self) -> bool:
@@ -89,7 +95,18 @@ def _folder(folder: Path) -> tuple[list[Bundle], list[tuple[Path, str]]]:
 
 def _artifact(folder: Path, names: set[str]) -> Bundle:
     found = {kind: folder / name for name, kind in ARTIFACT.items() if name in names}
-    return Bundle(source=display(folder), meta=folder / META if META in names else None, **found)
+    return _bundle(display(folder), found, folder / META if META in names else None)
+
+
+def _bundle(source: str, files: Mapping[str, Path], meta: Path | None = None) -> Bundle:
+    return Bundle(
+        source=source,
+        ptx=files.get(PTX),
+        cubin=files.get(CUBIN),
+        listing=files.get(LISTING),
+        cuda=files.get(CUDA),
+        meta=meta,
+    )
 
 
 def _kind(path: Path) -> str:
@@ -120,7 +137,7 @@ def _by_stem(files: Sequence[tuple[Path, str]]) -> Iterator[Bundle]:
         group[kind] = path
     for group in groups.values():
         first = next(group[kind] for kind in (PTX, CUDA, CUBIN, LISTING) if kind in group)
-        yield Bundle(source=display(first), **group)
+        yield _bundle(display(first), group)
 
 
 def _names() -> str:

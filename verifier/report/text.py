@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -89,7 +90,7 @@ def _excerpt(
     elif location.ptx_line or at:
         yield f"  -->{f' PTX line {location.ptx_line}' if location.ptx_line else ''}{at}"
     if location.file and location.line:
-        yield f"  --> {location.file}:{location.line}"
+        yield f"  --> {_near(location.file)}:{location.line}"
         source = excerpts.python_line(location.file, location.line)
         if source:
             yield f"   {paint('|', 'rule')} {_cut(source.expandtabs(4).strip())}"
@@ -168,6 +169,12 @@ def place(location: Location) -> str:
     if location.file and location.line:
         parts.append(f"{PurePath(location.file).name}:{location.line}")
     return ", ".join(parts)
+
+
+def _near(file: str) -> str:
+    """A path as seen from the working directory, where it lies below."""
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative
 
 
 def short_name(name: str) -> str:

@@ -73,11 +73,7 @@ class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the rules said about one kernel.
-
-    Whoever loaded the kernel adds `toolchain`, what built it as far as that is known, and `ptx_file`, where the
-    lines of its PTX can be read.
-    """
+    """Everything the rules said about one kernel. Whoever loaded it adds `toolchain`, what built it as far as known."""
 
     name: str
     arch: str
@@ -88,7 +84,6 @@ class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     ledger: tuple[RuleCount, ...]
     metrics: dict[str, int | float]
     toolchain: dict[str, str] = {}
-    ptx_file: str = ""
 
 
 def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelOutcome:

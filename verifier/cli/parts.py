@@ -1,0 +1,203 @@
+"""One bundle of files -> parsed PTX and SASS: read, compile or disassemble where needed, parse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from verifier.cli.inputs import Bundle, read_input
+from verifier.cli.output import display, note
+from verifier.config import arch_family
+from verifier.errors import ConfigError, InputError, ToolchainError
+from verifier.launch import Dim3, LaunchFacts
+from verifier.parse.ptx_ast import Directive, PtxFile
+from verifier.parse.sass_ast import SassDirective, SassFile
+from verifier.parse.source import Source
+
+if TYPE_CHECKING:
+    from verifier.compile.artifacts import Artifacts, Meta
+    from verifier.parse.cubin import CubinInfo
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`archs`: keep kernels of these only, () for all; also the targets of CUDA C++. `block` and `cluster` win over
+    what the files say. `assemble`: make SASS from PTX that comes without."""
+
+    archs: tuple[str, ...] = ()
+    block: Dim3 | None = None
+    cluster: Dim3 | None = None
+    assemble: bool = True
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one bundle holds, parsed. `toolchain` names the tools that made it, `cubin` describes the machine code."""
+
+    source: str
+    arch: str
+    ptx: PtxFile | None = None
+    sass: SassFile | None = None
+    cubin: CubinInfo | None = None
+    meta: Meta | None = None
+    toolchain: dict[str, str] = {}
+
+
+class Raw(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of one bundle before anything is parsed, and what messages call each of them."""
+
+    source: str
+    ptx: str | None = None
+    ptx_name: str = ""
+    cubin: bytes | None = None
+    cubin_name: str = ""
+    listing: str | None = None
+    meta: Meta | None = None
+
+
+def parse_bundle(bundle: Bundle, options: LoadOptions) -> Iterator[Parts]:
+    """Parts of one bundle, none when it is for another architecture; several when CUDA C++ is compiled for several."""
+    if bundle.cuda is not None:
+        if not options.archs:
+            raise ConfigError("CUDA C++ needs an architecture", where=bundle.source, do="--arch sm_100a, for example")
+        for arch in options.archs:
+            yield _parse(_compiled(bundle.cuda, arch), options)
+        return
+    parts = _parse(_read(bundle), options)
+    if not options.archs or parts.arch in options.archs:
+        yield parts
+
+
+def launch_of(meta: Meta | None, entry: str, options: LoadOptions) -> LaunchFacts:
+    """What the artifact knows about the launch of `entry`, and over it what the command line says."""
+    known = LaunchFacts()
+    if meta is not None:
+        known = meta.launches.get(entry) or (meta.launch if meta.entry == entry else None) or known
+    given = {"block": options.block, "cluster": options.cluster}
+    return msgspec.structs.replace(known, **{key: value for key, value in given.items() if value is not None})
+
+
+def _read(bundle: Bundle) -> Raw:
+    if bundle.compiled is not None:
+        meta = bundle.compiled.meta
+        return _raw_of(bundle.compiled, bundle.source, ptx_name=f"{bundle.source} (PTX for {meta.arch})")
+    return _artifact(bundle) if bundle.meta is not None else _loose(bundle)
+
+
+def _artifact(bundle: Bundle) -> Raw:
+    from verifier.compile.artifacts import read_artifacts
+
+    assert bundle.meta is not None
+    artifacts = read_artifacts(bundle.meta.parent)
+    if artifacts.ptx is None and artifacts.cubin is None and artifacts.sass is None:
+        raise InputError("there is a meta.json and no kernel", where=bundle.source, do="compile the kernel again")
+    return _raw_of(artifacts, bundle.source, ptx_name=display(bundle.ptx) if bundle.ptx else "")
+
+
+def _compiled(path: Path, arch: str) -> Raw:
+    from verifier.compile.nvrtc import compile_cuda
+
+    read_input(path)
+    return _raw_of(compile_cuda(path, arch), display(path), ptx_name=f"{display(path)} (PTX for {arch})")
+
+
+def _raw_of(artifacts: Artifacts, source: str, ptx_name: str) -> Raw:
+    return Raw(
+        source=source,
+        ptx=artifacts.ptx,
+        ptx_name=ptx_name,
+        cubin=artifacts.cubin,
+        cubin_name=source,
+        listing=artifacts.sass,
+        meta=artifacts.meta,
+    )
+
+
+def _loose(bundle: Bundle) -> Raw:
+    return Raw(
+        source=bundle.source,
+        ptx=_text(bundle.ptx) if bundle.ptx else None,
+        ptx_name=display(bundle.ptx or ""),
+        cubin=read_input(bundle.cubin) if bundle.cubin else None,
+        cubin_name=display(bundle.cubin or bundle.listing or ""),
+        listing=_text(bundle.listing) if bundle.listing else None,
+    )
+
+
+def _text(path: Path) -> str:
+    """Text of an input file. NUL bytes at its end belong to a C string and are dropped."""
+    data = read_input(path).rstrip(b"\0")
+    if b"\0" in data[:4096]:
+        raise InputError("is binary, not text", where=display(path), do="a cubin needs the suffix .cubin")
+    return data.decode("utf-8", "replace")  # a path or a comment may be in another encoding; code is ASCII
+
+
+def _parse(raw: Raw, options: LoadOptions) -> Parts:
+    ptx = _parse_ptx(raw) if raw.ptx is not None else None
+    ptx_arch = _target(ptx.source.name, ptx.statements) if ptx else ""
+    toolchain: dict[str, str] = {}
+    if ptx is not None and raw.cubin is None and raw.listing is None and options.assemble:
+        raw, toolchain = _assembled(raw, ptx_arch)
+    cubin = _describe(raw) if raw.cubin is not None else None
+    if cubin is not None:
+        toolchain.setdefault("assembler", cubin.assembler)
+    sass, nvdisasm = _sass(raw)
+    if nvdisasm:
+        toolchain["nvdisasm"] = nvdisasm
+    arch = _target(sass.source.name, sass.statements) if sass else ptx_arch
+    known = msgspec.structs.asdict(raw.meta.toolchain) if raw.meta else {}
+    toolchain = {key: value for key, value in (known | toolchain).items() if value}
+    return Parts(source=raw.source, arch=arch, ptx=ptx, sass=sass, cubin=cubin, meta=raw.meta, toolchain=toolchain)
+
+
+def _parse_ptx(raw: Raw) -> PtxFile:
+    from verifier.parse.ptx import parse_ptx
+
+    return parse_ptx(Source(raw.ptx_name, raw.ptx or ""))
+
+
+def _assembled(raw: Raw, arch: str) -> tuple[Raw, dict[str, str]]:
+    """PTX that came alone, with the cubin that ptxas makes of it as evidence. No ptxas: as it came, and a note."""
+    from verifier.compile.assemble import assemble
+
+    try:
+        made = assemble(raw.ptx or "", arch, name=raw.ptx_name)
+    except ToolchainError as error:
+        note(f"note: {raw.source} is checked without SASS, because {error.what}; --no-assemble says that this is meant")
+        return raw, {}
+    assembler = f"{made.assembler or 'ptxas'} for this check"
+    return msgspec.structs.replace(raw, cubin=made.cubin, cubin_name=raw.ptx_name), {"assembler": assembler}
+
+
+def _describe(raw: Raw) -> CubinInfo:
+    from verifier.parse.cubin import read_cubin
+
+    return read_cubin(raw.cubin or b"", raw.cubin_name)
+
+
+def _sass(raw: Raw) -> tuple[SassFile | None, str]:
+    """The parsed listing, and the version of nvdisasm where it was made here."""
+    from verifier.parse.sass import parse_sass
+
+    if raw.listing is not None:
+        return parse_sass(Source(raw.cubin_name, raw.listing)), ""
+    if raw.cubin is None:
+        return None, ""
+    from verifier.compile.disassemble import disassemble
+
+    listing = disassemble(raw.cubin, name=raw.cubin_name)
+    return parse_sass(Source(raw.cubin_name, listing.text)), listing.nvdisasm
+
+
+def _target(name: str, statements: tuple[object, ...]) -> str:
+    """The architecture that `.target` names."""
+    targets = (s.args[0] for s in statements if isinstance(s, Directive | SassDirective) and s.name == ".target")
+    arch = next(targets, "").rstrip(",")
+    if not arch:
+        raise InputError("no .target directive says for which architecture it is", where=name)
+    try:
+        arch_family(arch)
+    except ConfigError as error:
+        raise InputError(error.what, where=name, do=error.do) from error
+    return arch

@@ -1,0 +1,44 @@
+"""`verifier verify`: compile the registered kernels, on this machine and without a GPU, and check what comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from verifier.cli import output, registry, runner
+from verifier.cli.options import ARCH, report_options, run_options
+from verifier.cli.parts import LoadOptions
+from verifier.errors import VerifierError
+
+
+@click.command()
+@click.argument("kernels", nargs=-1, metavar="[KERNEL...]")
+@click.option("--arch", multiple=True, type=ARCH, help="Compile for ARCH. Repeatable; else for all of the kernel.")
+@click.option("--defect", metavar="NAME", help="Build the kernels with this seeded defect; only those that have it.")
+@click.option("--list", "list_only", is_flag=True, help="List kernels, architectures and defects, and stop.")
+@click.option("--cache/--no-cache", default=True, help="Take unchanged kernels from the artifact store.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds for a compile.")
+@report_options
+def verify(
+    kernels: tuple[str, ...],
+    arch: tuple[str, ...],
+    defect: str | None,
+    list_only: bool,
+    cache: bool,
+    timeout: float,
+    **shared: Any,
+) -> int:
+    """Compile kernels of kernels/registry.py (all, or each KERNEL named) and check them."""
+    known = registry.load_registry()
+    if list_only:
+        output.emit(registry.describe(known))
+        return 0
+    wanted = registry.requests(registry.choose(known, kernels, defect), arch, defect)
+    run = runner.Run(run_options(**shared), LoadOptions())
+    for result in registry.compile_all(wanted, jobs=run.options.jobs, timeout=timeout, cached=cache):
+        if isinstance(result, VerifierError):
+            run.errors.append(result)
+        else:
+            run.check([result])
+    return run.report()

@@ -1,0 +1,62 @@
+"""Small things that every rule needs: witness steps, and judgements that carry the right location and shape."""
+
+from __future__ import annotations
+
+from verifier.config import Policy
+from verifier.findings import Hazard, Judgement, Profile, Severity, Verdict, WitnessStep
+from verifier.model.events import Event
+from verifier.model.kernel import KernelModel
+from verifier.model.streams import Stream
+
+
+def step(model: KernelModel, stream: Stream, event: Event, fact: str) -> WitnessStep:
+    return WitnessStep(role=model.role_of(stream), fact=fact, location=event.location)
+
+
+def proved(model: KernelModel, stream: Stream, event: Event, reason: str) -> Judgement:
+    return Judgement(
+        verdict=Verdict.PROVED, role=model.role_of(stream), location=event.location, reason=reason, shape=event.opcode
+    )
+
+
+def unknown(model: KernelModel, stream: Stream, event: Event, reason: str) -> Judgement:
+    return Judgement(
+        verdict=Verdict.UNKNOWN,
+        role=model.role_of(stream),
+        location=event.location,
+        reason=reason,
+        message=f"cannot be decided: {reason}",
+        severity=Severity.WARNING,
+        shape=f"{event.opcode}: {reason}",
+    )
+
+
+def violated(
+    model: KernelModel,
+    stream: Stream,
+    event: Event,
+    message: str,
+    *,
+    severity: Severity,
+    witness: tuple[WitnessStep, ...],
+    fix: str,
+    reason: str = "",
+    hazard: Hazard = Hazard.CONTRACT,
+) -> Judgement:
+    return Judgement(
+        verdict=Verdict.VIOLATED,
+        role=model.role_of(stream),
+        location=event.location,
+        reason=reason or message,
+        message=message,
+        severity=severity,
+        hazard=hazard,
+        witness=witness,
+        fix=fix,
+        shape="|".join((event.opcode, *(s.fact for s in witness))),
+    )
+
+
+def by_profile(policy: Policy, default: Severity, isa: Severity) -> Severity:
+    """Severity of one row of the policy table (docs/verdicts.md)."""
+    return isa if policy.profile is Profile.ISA else default
