@@ -22,7 +22,7 @@ Setting = str | bool | list[str]
 ARCH_FAMILIES = frozenset(
     {
         "sm_50", "sm_52", "sm_53", "sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87",
-        "sm_88", "sm_89", "sm_90", "sm_100", "sm_101", "sm_103", "sm_110", "sm_120", "sm_121",
+        "sm_88", "sm_89", "sm_90", "sm_100", "sm_101", "sm_103", "sm_107", "sm_110", "sm_120", "sm_121",
     }
 )  # fmt: skip
 _ARCH = re.compile(r"(sm_\d+)([af]?)")

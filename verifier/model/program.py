@@ -95,6 +95,15 @@ class Instr(msgspec.Struct, frozen=True):
     origin: object
 
 
+class ObjectDecl(msgspec.Struct, frozen=True):
+    """A named object: a variable or a kernel parameter. `size` is in bytes, None when declared open (`[]`)."""
+
+    name: str
+    space: str
+    size: int | None
+    align: int
+
+
 class Function(msgspec.Struct, frozen=True):
     """One kernel entry (or device function) in the common form."""
 
@@ -105,4 +114,4 @@ class Function(msgspec.Struct, frozen=True):
     max_block: tuple[int, int, int] | None  # .maxntid: an upper bound
     block: tuple[int, int, int] | None  # .reqntid: exact
     cluster: tuple[int, int, int] | None  # .reqnctapercluster
-    files: dict[int, str] = {}
+    objects: tuple[ObjectDecl, ...] = ()

@@ -1,0 +1,63 @@
+"""What rules see of one kernel: its PTX and SASS models, launch facts, and the analyses computed on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from verifier.analyses.flow import EventFlow
+from verifier.launch import LaunchFacts
+from verifier.model.kernel import KernelModel
+from verifier.model.roles import Role
+from verifier.model.streams import Stream
+
+
+class RoleSummary(msgspec.Struct, frozen=True):
+    name: str
+    warps: tuple[int, ...]
+
+
+class KernelFacts:
+    """One kernel under check. `ptx` or `sass` is None when that side is not at hand."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        arch: str,
+        source: str,
+        launch: LaunchFacts,
+        ptx: KernelModel | None = None,
+        sass: KernelModel | None = None,
+        metrics: Mapping[str, int | float] | None = None,
+    ) -> None:
+        self.name = name
+        self.arch = arch
+        self.source = source
+        self.launch = launch
+        self.ptx = ptx
+        self.sass = sass
+        self.metrics: Mapping[str, int | float] = metrics or {}
+        self._flows: dict[int, EventFlow] = {}
+
+    @property
+    def isas(self) -> frozenset[str]:
+        return frozenset(name for name, side in (("ptx", self.ptx), ("sass", self.sass)) if side is not None)
+
+    @cached_property
+    def roles(self) -> Sequence[RoleSummary]:
+        side = self.ptx or self.sass
+        return tuple(RoleSummary(role.name, role.warps) for role in side.roles) if side else ()
+
+    def flow(self, model: KernelModel, stream: Stream) -> EventFlow:
+        """Events of a stream in control-flow order."""
+        flow = self._flows.get(id(stream))
+        if flow is None:
+            flow = self._flows[id(stream)] = EventFlow(stream, model.events)
+        return flow
+
+    def role(self, name: str) -> Role | None:
+        side = self.ptx or self.sass
+        return next((r for r in side.roles if r.name == name), None) if side else None

@@ -1,0 +1,161 @@
+"""Who gives tensor memory away to whom: signals of one role after which another may write, refill or free columns.
+
+A signal (an arrive, a named barrier, the cluster barrier) gives columns away when some role that waits for it can
+then reach a TMEM write or a dealloc that may touch them, without first waiting for a later signal of the same role:
+in that case the later signal is the one that must be justified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from verifier.analyses.facts import KernelFacts
+from verifier.analyses.flow import EventFlow
+from verifier.isa.ptx_ops import decode
+from verifier.isa.tmem import COLUMN_MASK, accumulator_columns, load_store_columns
+from verifier.model.events import TMEM_WRITES, Event, Kind
+from verifier.model.kernel import KernelModel
+from verifier.model.places import Place
+from verifier.model.streams import Stream
+
+
+class Taker(msgspec.Struct, frozen=True):
+    """`write` is what `stream` may do after its `wait` has seen the signal."""
+
+    stream: Stream
+    wait: Event
+    write: Event
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """TMEM columns: `start` from the allocation's base (None: not known), `size` (None: not known)."""
+
+    place: Place
+    start: int | None
+    size: int | None
+
+
+SIGNAL_KINDS = frozenset({Kind.BARRIER_ARRIVE, Kind.CTA_SYNC, Kind.CTA_ARRIVE, Kind.CLUSTER_ARRIVE})
+
+
+class Handoffs:
+    """TMEM hand-offs of one kernel."""
+
+    def __init__(self, facts: KernelFacts, model: KernelModel) -> None:
+        self._facts = facts
+        self._model = model
+        self._writes: dict[tuple[int, int, int], list[Event]] = {}
+
+    def takers(self, stream: Stream, signal: Event, load: Event) -> list[Taker] | None:
+        """Roles to which `signal` of `stream` gives away what `load` reads; None when that cannot be told."""
+        waits = self._waits(stream, signal)
+        if waits is None:
+            return None
+        mine = self.columns(stream, load)
+        found = []
+        for other, wait in waits:
+            for write in self._writes_after(stream, other, wait):
+                if self._conflicts(stream, other, write, mine):
+                    found.append(Taker(other, wait, write))
+                    break
+        return found
+
+    def _conflicts(self, stream: Stream, other: Stream, write: Event, mine: Columns) -> bool:
+        if other is stream and write.kind is Kind.TMEM_STORE:
+            return False  # each warp stores to its own lanes only (PTX ISA, 9.7.18.5)
+        if write.kind is Kind.TMEM_DEALLOC:
+            return True
+        return overlap(mine, self.columns(other, write))
+
+    def _waits(self, stream: Stream, signal: Event) -> list[tuple[Stream, Event]] | None:
+        """Waits that the signal can satisfy."""
+        if signal.kind is Kind.CLUSTER_ARRIVE:
+            return list(self._having(lambda e: e.kind is Kind.CLUSTER_WAIT))
+        if signal.kind in (Kind.CTA_SYNC, Kind.CTA_ARRIVE):
+            return self._named_waits(stream, signal)
+        uses = self._model.barriers.of(stream, signal)
+        blind = [e for _, e in self._model.barriers.unresolved if e.kind is Kind.BARRIER_WAIT]
+        if not uses or blind:
+            return None
+        waits = (Kind.BARRIER_WAIT,)
+        return [(u.stream, u.event) for use in uses for u in self._model.barriers.on(use.barrier, waits)]
+
+    def _named_waits(self, stream: Stream, signal: Event) -> list[tuple[Stream, Event]]:
+        mine = self.named_id(stream, signal)
+        return [
+            (other, event)
+            for other, event in self._having(lambda e: e.kind is Kind.CTA_SYNC)
+            if mine is None or self.named_id(other, event) in (None, mine)
+        ]
+
+    def named_id(self, stream: Stream, event: Event) -> int | None:
+        """Number of a named barrier, None when it does not fold to one."""
+        return stream.value(event.instr, event.number).constant if event.number is not None else 0
+
+    def _having(self, test: object) -> Iterator[tuple[Stream, Event]]:
+        assert callable(test)
+        for stream in self._model.streams:
+            for event in self._flow(stream).events:
+                if test(event):
+                    yield stream, event
+
+    def _flow(self, stream: Stream) -> EventFlow:
+        return self._facts.flow(self._model, stream)
+
+    def _writes_after(self, signaller: Stream, stream: Stream, wait: Event) -> list[Event]:
+        """TMEM writes of `stream` reachable from `wait` without another wait for a signal of `signaller`."""
+        key = (id(signaller), wait.instr, id(stream))
+        found = self._writes.get(key)
+        if found is None:
+            flow = self._flow(stream)
+            gates = [e for e in flow.events if e is not wait and self._waits_for(signaller, stream, e)]
+            stops = frozenset(e.instr for e in gates)
+            reach = flow.may_reach([wait], lambda e: e.instr in stops)
+            found = [e for e in flow.events if e.kind in TMEM_WRITES and reach.get(e.instr)]
+            self._writes[key] = found
+        return found
+
+    def _waits_for(self, signaller: Stream, stream: Stream, event: Event) -> bool:
+        """Whether `event` is a wait that some signal of `signaller` takes part in."""
+        if event.kind is Kind.BARRIER_WAIT:
+            arrives = (Kind.BARRIER_ARRIVE,)
+            return any(
+                other.stream is signaller
+                for use in self._model.barriers.of(stream, event)
+                for other in self._model.barriers.on(use.barrier, arrives)
+            )
+        if event.kind is Kind.CTA_SYNC:
+            mine = self.named_id(stream, event)
+            kinds = (Kind.CTA_SYNC, Kind.CTA_ARRIVE)
+            return any(
+                e.kind in kinds and self.named_id(signaller, e) in (None, mine) for e in self._flow(signaller).events
+            )
+        return event.kind is Kind.CLUSTER_WAIT
+
+    def columns(self, stream: Stream, event: Event) -> Columns:
+        """Columns that a TMEM access touches."""
+        place = self._model.place(stream, event, event.address)
+        known = not place.stage and (place.base is None or place.base.kind == "tmem")
+        start = place.first & COLUMN_MASK if known else None
+        return Columns(place, start, self._size(stream, event))
+
+    def _size(self, stream: Stream, event: Event) -> int | None:
+        op = decode(event.opcode)
+        if event.kind in (Kind.TMEM_LOAD, Kind.TMEM_STORE):
+            return load_store_columns(op)
+        if event.kind is Kind.TMEM_MMA and event.count is not None:
+            descriptor = stream.value(event.instr, event.count).constant
+            group = int(op.value_of("cta_group") or 1)
+            return accumulator_columns(descriptor, group) if descriptor is not None else None
+        return None
+
+
+def overlap(a: Columns, b: Columns) -> bool:
+    """Whether two column ranges can share a column; what is not known may."""
+    if a.start is None or b.start is None or a.place.base is not b.place.base:
+        return True
+    if a.start <= b.start:
+        return a.size is None or a.start + a.size > b.start
+    return b.size is None or b.start + b.size > a.start

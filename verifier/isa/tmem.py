@@ -1,0 +1,31 @@
+"""Tensor-memory footprints that an opcode states by itself.
+
+Source: PTX ISA 9.4, 9.7.18.8 "tcgen05.ld / tcgen05.st": columns touched by one repetition of each shape; 9.7.18.4.2 "Instruction
+descriptor" for the size of an MMA's accumulator.
+"""
+
+from __future__ import annotations
+
+from verifier.isa.ptx_ops import PtxOp
+
+COLUMN_MASK = 0xFFFF  # a TMEM address holds the lane in its upper half, the column in its lower half
+
+_COLUMNS = {"32x32b": 1, "16x32bx2": 1, "16x64b": 2, "16x128b": 4, "16x256b": 8}
+
+
+def load_store_columns(op: PtxOp) -> int | None:
+    """32-bit columns that one `tcgen05.ld`/`st` touches; None when the opcode does not say."""
+    shape = next((word for word in op.words if word in _COLUMNS), None)
+    repeat = next((word for word in op.words if word.startswith("x") and word[1:].isdigit()), None)
+    if shape is None or repeat is None:
+        return None
+    return _COLUMNS[shape] * int(repeat[1:])
+
+
+def accumulator_columns(descriptor: int, cta_group: int) -> int:
+    """Upper bound of the columns of D: N of the instruction descriptor (bits 17-22, in units of 8).
+
+    The M=128 layout of a CTA pair uses half of them; a bound is what a disjointness proof needs.
+    """
+    del cta_group
+    return (descriptor >> 17 & 0x3F) * 8

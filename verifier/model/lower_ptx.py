@@ -1,0 +1,296 @@
+"""PTX statements -> the common form: names resolved by scope, labels to indices, integer work to `isa.compute`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from verifier.errors import InputError
+from verifier.findings import Location
+from verifier.isa import ptx_ops
+from verifier.model.lower_alu import lower_assigns
+from verifier.model.program import (
+    NEXT,
+    Arg,
+    Flow,
+    FlowKind,
+    Function,
+    Guard,
+    Instr,
+    ObjectDecl,
+    Reg,
+    SReg,
+    Sym,
+)
+from verifier.parse import ptx_ast as ast
+from verifier.parse.source import Source
+
+_EXITS = {"ret": FlowKind.EXIT, "exit": FlowKind.EXIT, "trap": FlowKind.TRAP}
+
+
+class _Scope:
+    """Registers, labels and variables declared between one pair of braces."""
+
+    def __init__(self, parent: _Scope | None, suffix: str) -> None:
+        self.parent = parent
+        self.suffix = suffix
+        self.names: set[str] = set()
+        self.ranges: list[tuple[str, int]] = []
+        self.labels: dict[str, int] = {}
+        self.cache: dict[str, Arg] = {}
+
+    def declares(self, name: str) -> bool:
+        if name in self.names:
+            return True
+        for prefix, count in self.ranges:
+            tail = name[len(prefix) :]
+            if name.startswith(prefix) and tail.isdigit() and int(tail) < count:
+                return True
+        return False
+
+
+class _FunctionBody:
+    """The statements of one definition, with the scope each instruction stands in."""
+
+    def __init__(self, header: ast.FunctionHeader) -> None:
+        self.header = header
+        self.root = _Scope(None, "")
+        self.instructions: list[tuple[ast.Instruction, _Scope, Location]] = []
+        self.objects: list[ObjectDecl] = []
+        self.tables: dict[str, tuple[str, ...]] = {}
+
+
+class _Locations:
+    """Turns spans and the latest `.loc` into locations."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._files: dict[int, str] = {}
+        self._file: str | None = None
+        self._line: int | None = None
+
+    def declare(self, statement: ast.FileDecl) -> None:
+        self._files[statement.index] = statement.path
+
+    def move(self, loc: ast.Loc) -> None:
+        self._file = self._files.get(loc.file)
+        self._line = loc.line or None
+
+    def reset(self) -> None:
+        self._file = self._line = None
+
+    def at(self, offset: int) -> Location:
+        return Location(ptx_line=self._source.line_of(offset), file=self._file, line=self._line)
+
+
+def lower_ptx(file: ast.PtxFile) -> tuple[Function, ...]:
+    """All function definitions of a file; kernels (`.entry`) and device functions (`.func`) alike.
+
+    Raises InputError when a branch names a label that is not in scope, or the file names no target.
+    """
+    arch = _target(file)
+    locations = _Locations(file.source)
+    for statement in file.statements:
+        if isinstance(statement, ast.FileDecl):
+            locations.declare(statement)
+    module_objects = tuple(_objects(file.statements))
+    return tuple(_lower_body(body, arch, module_objects, file.source) for body in _bodies(file.statements, locations))
+
+
+def entry_names(file: ast.PtxFile) -> tuple[str, ...]:
+    """Names of the kernels that the file defines, in order."""
+    return tuple(
+        s.name for s in file.statements if isinstance(s, ast.FunctionHeader) and s.kind == "entry" and s.is_definition
+    )
+
+
+def _target(file: ast.PtxFile) -> str:
+    for statement in file.statements:
+        if isinstance(statement, ast.Directive) and statement.name == ".target" and statement.args:
+            return statement.args[0].rstrip(",")
+    raise InputError("no .target directive", where=file.source.name, do="is this a complete PTX file?")
+
+
+def _objects(statements: Sequence[ast.Statement]) -> Iterator[ObjectDecl]:
+    """Variables at module scope (outside every brace)."""
+    depth = 0
+    for statement in statements:
+        if isinstance(statement, ast.ScopeBegin):
+            depth += 1
+        elif isinstance(statement, ast.ScopeEnd):
+            depth -= 1
+        elif isinstance(statement, ast.VarDecl) and depth == 0:
+            yield _object(statement)
+
+
+def _object(decl: ast.VarDecl) -> ObjectDecl:
+    return ObjectDecl(decl.name, decl.space, _size(decl.type, decl.dims), decl.align or 1)
+
+
+def _size(type_name: str, dims: tuple[int | None, ...]) -> int | None:
+    size = ptx_ops.width_of(type_name.lstrip(".")) // 8
+    for dim in dims:
+        if dim is None:
+            return None
+        size *= dim
+    return size
+
+
+def _bodies(statements: Sequence[ast.Statement], locations: _Locations) -> Iterator[_FunctionBody]:
+    body: _FunctionBody | None = None
+    scope: _Scope | None = None
+    scopes = 0
+    for statement in statements:
+        if isinstance(statement, ast.FunctionHeader):
+            if statement.is_definition:
+                body, scope, scopes = _FunctionBody(statement), None, 0
+                locations.reset()
+        elif body is None:
+            continue
+        elif isinstance(statement, ast.ScopeBegin):
+            scope = body.root if scope is None else _Scope(scope, f"#{scopes}")
+            scopes += 1
+        elif isinstance(statement, ast.ScopeEnd):
+            scope = scope.parent if scope else None
+            if scope is None:
+                yield body
+                body = None
+        elif scope is not None:
+            _collect(statement, body, scope, locations)
+
+
+def _collect(statement: ast.Statement, body: _FunctionBody, scope: _Scope, locations: _Locations) -> None:
+    if isinstance(statement, ast.Instruction):
+        body.instructions.append((statement, scope, locations.at(statement.span.start)))
+    elif isinstance(statement, ast.Label):
+        scope.labels[statement.name] = len(body.instructions)
+    elif isinstance(statement, ast.Loc):
+        locations.move(statement)
+    elif isinstance(statement, ast.RegDecl):
+        for name, count in statement.names:
+            if count is None:
+                scope.names.add(name)
+            else:
+                scope.ranges.append((name, count))
+    elif isinstance(statement, ast.VarDecl):
+        body.objects.append(_object(statement))
+    elif isinstance(statement, ast.BranchTargets):
+        body.tables[statement.name] = statement.targets
+
+
+class _Resolver:
+    """Resolves the names of one scope of one function."""
+
+    def __init__(self, spaces: dict[str, str]) -> None:
+        self._spaces = spaces
+
+    def resolve(self, scope: _Scope, text: str) -> Arg:
+        arg = scope.cache.get(text)
+        if arg is None:
+            arg = scope.cache[text] = self._resolve(scope, text)
+        return arg
+
+    def _resolve(self, scope: _Scope, text: str) -> Arg:
+        level: _Scope | None = scope
+        while level is not None:
+            if level.declares(text):
+                return Reg(text + level.suffix)
+            level = level.parent
+        if text in self._spaces:
+            return Sym(text, self._spaces[text])
+        if text.startswith("%"):
+            return SReg(text[1:])
+        return Sym(text, "code")
+
+
+def _lower_body(body: _FunctionBody, arch: str, module_objects: tuple[ObjectDecl, ...], source: Source) -> Function:
+    header = body.header
+    params = tuple(
+        ObjectDecl(p.name, "param", _size(p.type, p.dims), p.align or 1) for p in (*header.params, *header.returns)
+    )
+    objects = (*module_objects, *body.objects, *params)
+    resolver = _Resolver({o.name: o.space for o in objects})
+    instrs = tuple(
+        _lower_instruction(index, statement, scope, location, resolver, body, source)
+        for index, (statement, scope, location) in enumerate(body.instructions)
+    )
+    directives = dict(header.directives)
+    return Function(
+        name=header.name,
+        isa="ptx",
+        arch=arch,
+        instrs=instrs,
+        max_block=_dim3(directives.get(".maxntid")),
+        block=_dim3(directives.get(".reqntid")),
+        cluster=_dim3(directives.get(".reqnctapercluster")),
+        objects=objects,
+    )
+
+
+def _dim3(values: tuple[int, ...] | None) -> tuple[int, int, int] | None:
+    if not values:
+        return None
+    x, y, z = (*values, 1, 1)[:3]
+    return x, y, z
+
+
+def _lower_instruction(
+    index: int,
+    statement: ast.Instruction,
+    scope: _Scope,
+    location: Location,
+    resolver: _Resolver,
+    body: _FunctionBody,
+    source: Source,
+) -> Instr:
+    op = ptx_ops.decode(statement.opcode)
+
+    def name(text: str) -> Arg:
+        return resolver.resolve(scope, text)
+
+    flow = _flow(op, statement, scope, body, source)
+    guards: tuple[Guard, ...] = ()
+    if statement.guard is not None:
+        guard = name(statement.guard.name)
+        guards = (Guard(guard.name, statement.guard.negated),) if isinstance(guard, Reg) else ()
+    assigns, uses = lower_assigns(op, statement.operands, name)
+    used = (*uses, *(g.reg for g in guards))
+    return Instr(index, statement.opcode, guards, assigns, used, flow, location, Resolved(statement, op, name))
+
+
+class Resolved:
+    """The PTX statement behind an instruction, its decoded opcode, and the names of its scope."""
+
+    __slots__ = ("arg", "op", "statement")
+
+    def __init__(self, statement: ast.Instruction, op: ptx_ops.PtxOp, arg: object) -> None:
+        self.statement = statement
+        self.op = op
+        self.arg = arg
+
+
+def _flow(op: ptx_ops.PtxOp, statement: ast.Instruction, scope: _Scope, body: _FunctionBody, source: Source) -> Flow:
+    if op.family in _EXITS:
+        return Flow(_EXITS[op.family])
+    if op.family == "bra":
+        return Flow(FlowKind.BRANCH, (_label(statement.operands[0], scope, statement, source),))
+    if op.family == "brx.idx":
+        table = statement.operands[1]
+        names = body.tables.get(table.text, ()) if isinstance(table, ast.Name) else ()
+        targets = tuple(_label(ast.Name(n), scope, statement, source) for n in names)
+        return Flow(FlowKind.INDEXED, targets)
+    return Flow(FlowKind.CALL) if op.family == "call" else NEXT
+
+
+def _label(operand: ast.Operand, scope: _Scope, statement: ast.Instruction, source: Source) -> int:
+    text = operand.text if isinstance(operand, ast.Name) else ""
+    level: _Scope | None = scope
+    while level is not None:
+        if text in level.labels:
+            return level.labels[text]
+        level = level.parent
+    start = statement.span.start
+    raise InputError(
+        f"branch to {text or 'an operand'} which is no label in scope",
+        where=f"{source.name}:{source.line_of(start)}:{source.column_of(start)}",
+        do="the file is not valid PTX; assemble it with ptxas to see why",
+    )

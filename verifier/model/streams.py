@@ -1,0 +1,200 @@
+"""Splits a kernel into the instruction streams of its warps.
+
+A kernel is one entry that branches on its warp index. For each warp of the block (and each CTA rank of the cluster,
+where the code asks for it) the branch predicates are evaluated and infeasible edges dropped; warps left with the same
+edges share a `Stream`. A lane-dependent or unknown branch keeps both sides, with its guard.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+
+from verifier.model.cfg import Cfg, Edge
+from verifier.model.evaluator import Evaluator, ThreadContext
+from verifier.model.events import Event
+from verifier.model.program import AddressExpr, Arg, Function, Reg
+from verifier.model.ssa import Ssa
+from verifier.model.values import WARP, SymbolTable, Value, add, collapse
+
+MAX_WARPS = 32
+MAX_RANKS = 16
+_RANK_SREGS = frozenset(
+    f"cluster_{name}" for name in ("ctarank", "ctaid.x", "ctaid.y", "ctaid.z", "nctarank")
+) | frozenset(f"cluster_nctaid.{axis}" for axis in "xyz")
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Launch shape the streams are computed for. `block` or `cluster` None: not known, nothing is assumed.
+
+    `block_is_bound` says that `block` is only an upper bound (`.maxntid`).
+    """
+
+    block: tuple[int, int, int] | None
+    cluster: tuple[int, int, int] | None
+    block_is_bound: bool = False
+
+
+class Stream:
+    """What a set of warps executes: one control-flow graph, evaluated for the first member."""
+
+    def __init__(self, function: Function, cfg: Cfg, ssa: Ssa, members: list[tuple[int, int]], evaluator: Evaluator):
+        self.function = function
+        self.cfg = cfg
+        self.ssa = ssa
+        self.members = tuple(members)  # (CTA rank, warp)
+        self.evaluator = evaluator
+
+    @property
+    def warps(self) -> tuple[int, ...]:
+        return tuple(sorted({warp for _, warp in self.members}))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(sorted({rank for rank, _ in self.members}))
+
+    @property
+    def knows_rank(self) -> bool:
+        """Whether the CTA's rank in the cluster is a number here."""
+        return "cluster_ctarank" in self.evaluator.context.sregs
+
+    @cached_property
+    def instructions(self) -> frozenset[int]:
+        """Indices of the instructions that these warps can execute."""
+        blocks = self.cfg.blocks
+        return frozenset(i for b in self.cfg.reachable for i in range(blocks[b].start, blocks[b].end))
+
+    def value(self, instr: int, arg: Arg) -> Value:
+        """Value of an operand just before instruction `instr`."""
+        if isinstance(arg, Reg):
+            ssa = self.ssa.reads[instr].get(arg.name)
+            return self.evaluator.arg(arg) if ssa is None else self.evaluator.value(ssa)
+        return self.evaluator.arg(arg)
+
+    def address(self, instr: int, expr: AddressExpr) -> Value:
+        total = Value(expr.offset)
+        for term in expr.terms:
+            total = add(total, self.value(instr, term))
+        return total
+
+    def truth(self, instr: int) -> bool | None:
+        """Whether the guards of an instruction hold: in all lanes, in none, or None for some or unknown."""
+        verdicts = []
+        for guard in self.function.instrs[instr].guards:
+            constant = self.value(instr, Reg(guard.reg)).constant
+            verdicts.append(None if constant is None else bool(constant & 1) != guard.negated)
+        if any(v is False for v in verdicts):
+            return False
+        return True if all(verdicts) else None
+
+    def runs(self, event: Event) -> bool:
+        """Whether some of these warps can execute the event at all."""
+        return event.instr in self.instructions and self.truth(event.instr) is not False
+
+
+def build_streams(function: Function, cfg: Cfg, ssa: Ssa, shape: Shape) -> tuple[Stream, ...]:
+    """Streams of a kernel, ordered by their first member. Cost grows with warps x ranks."""
+    table = SymbolTable()
+    aligns = {o.name: o.align for o in function.objects if o.space != "param"}
+    groups: dict[frozenset[Edge], tuple[list[tuple[int, int]], Evaluator]] = {}
+    for context in _contexts(function, shape, table):
+        evaluator = Evaluator(table, context, aligns)
+        edges = _explore(function, cfg, ssa, evaluator)
+        members, _ = groups.setdefault(edges, ([], evaluator))
+        members.append((context.rank, context.warp))
+    streams = []
+    for edges, (members, evaluator) in groups.items():
+        own = cfg.restrict(e for e in cfg.edges if e in edges)
+        streams.append(Stream(function, own, ssa, members, evaluator))
+    return tuple(streams)
+
+
+def _explore(function: Function, cfg: Cfg, ssa: Ssa, evaluator: Evaluator) -> frozenset[Edge]:
+    """Edges the warp can take: start from all, drop those whose predicate is decided, repeat until stable."""
+    edges = frozenset(e for e in cfg.edges if e.src in cfg.reachable)
+    while True:
+        evaluator.feasible = {(e.src, e.dst) for e in edges}
+        evaluator.forget()
+        kept: set[Edge] = set()
+        outgoing: dict[int, list[Edge]] = {}
+        for edge in edges:
+            outgoing.setdefault(edge.src, []).append(edge)
+        seen = {cfg.entry}
+        stack = [cfg.entry]
+        while stack:
+            block = stack.pop()
+            for edge in outgoing.get(block, ()):
+                if _feasible(function, cfg, ssa, evaluator, edge):
+                    kept.add(edge)
+                    if edge.dst not in seen:
+                        seen.add(edge.dst)
+                        stack.append(edge.dst)
+        if len(kept) == len(edges):
+            return edges
+        edges = frozenset(kept)
+
+
+def _feasible(function: Function, cfg: Cfg, ssa: Ssa, evaluator: Evaluator, edge: Edge) -> bool:
+    if edge.guard is None:
+        return True
+    last = cfg.blocks[edge.src].end - 1
+    predicate = evaluator.value(ssa.reads[last][edge.guard.reg])
+    if predicate.terms:
+        return True
+    if isinstance(predicate.lanes, int):
+        return bool(predicate.lanes & 1) != edge.guard.negated
+    return True
+
+
+def _contexts(function: Function, shape: Shape, table: SymbolTable) -> list[ThreadContext]:
+    warps = _warps(shape)
+    ranks = range(min(_volume(shape.cluster), MAX_RANKS)) if shape.cluster and _asks_rank(function) else range(1)
+    return [
+        ThreadContext(warp, rank, {**_thread_sregs(shape, warp), **_rank_sregs(shape, rank, table)})
+        for rank in ranks
+        for warp in warps
+    ]
+
+
+def _warps(shape: Shape) -> range:
+    if shape.block is None:
+        return range(1)
+    return range(min((_volume(shape.block) + WARP - 1) // WARP, MAX_WARPS))
+
+
+def _volume(dims: tuple[int, int, int] | None) -> int:
+    return dims[0] * dims[1] * dims[2] if dims else 1
+
+
+def _asks_rank(function: Function) -> bool:
+    names = {s.name for i in function.instrs for a in i.assigns for s in a.args if hasattr(s, "name")}
+    return any(name in _RANK_SREGS or name.startswith("ctaid") for name in names)
+
+
+def _thread_sregs(shape: Shape, warp: int) -> dict[str, Value]:
+    sregs = {"laneid": Value(tuple(range(WARP)))}
+    if shape.block is None:
+        return sregs
+    x, y, _ = shape.block
+    threads = [warp * WARP + lane for lane in range(WARP)]
+    sregs["tid.x"] = Value(collapse(tuple(t % x for t in threads)))
+    sregs["tid.y"] = Value(collapse(tuple(t // x % y for t in threads)))
+    sregs["tid.z"] = Value(collapse(tuple(t // (x * y) for t in threads)))
+    for axis, extent in zip("xyz", shape.block, strict=True):
+        sregs[f"ntid.{axis}"] = Value(extent)
+    return sregs
+
+
+def _rank_sregs(shape: Shape, rank: int, table: SymbolTable) -> dict[str, Value]:
+    if shape.cluster is None:
+        return {}
+    cx, cy, cz = shape.cluster
+    position = {"x": rank % cx, "y": rank // cx % cy, "z": rank // (cx * cy)}
+    sregs = {"cluster_ctarank": Value(rank), "cluster_nctarank": Value(cx * cy * cz)}
+    for axis, extent in zip("xyz", shape.cluster, strict=True):
+        sregs[f"cluster_ctaid.{axis}"] = Value(position[axis])
+        sregs[f"cluster_nctaid.{axis}"] = Value(extent)
+        cluster = table.get("sreg", f"clusterid.{axis}", uniform=True)
+        sregs[f"ctaid.{axis}"] = Value(position[axis], ((cluster, extent),))
+    return sregs
