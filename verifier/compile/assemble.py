@@ -69,7 +69,7 @@ def link(ptx: str, arch: str, *, name: str = "kernel.ptx", limits: Limits = LIMI
     """
     with tempfile.TemporaryDirectory(prefix="verifier-") as folder:
         (Path(folder) / _INPUT).write_text(ptx)
-        outcome = run_job(LinkJob(folder=folder, arch=arch), subject=f"nvJitLink on {name}", limits=limits)
+        outcome = run_job(LinkJob(folder=folder, arch=arch), subject=f"linking {name}", limits=limits)
         capture = outcome.captures[0]
         cubin = Path(folder) / f"{capture.stem}.cubin"
         if not cubin.exists():

@@ -165,7 +165,7 @@ def _run_case(
     request: Request, root: Path, toolchain: Fingerprint, limits: Limits, cancel: threading.Event | None
 ) -> Artifacts:
     case = request.case
-    subject = f"kernel {case.name} for {request.arch}"
+    subject = f"compiling kernel {case.name} for {request.arch}"
     with tempfile.TemporaryDirectory(prefix="verifier-") as folder:
         job = CaseJob(
             folder=folder,
@@ -178,7 +178,7 @@ def _run_case(
         captures = run_job(job, subject=subject, limits=limits, cancel=cancel).captures
         if len(captures) != 1:
             raise CompileError(
-                f"{subject} compiled {len(captures)} functions, expected one",
+                f"{subject} gave {len(captures)} functions, expected one",
                 where=case.module,
                 do="build(config, defect) must return one jit function and its arguments, and compile nothing itself",
             )
@@ -217,13 +217,16 @@ def _from_capture(
 
 
 def _main_entry(launches: Mapping[str, LaunchFacts]) -> tuple[str | None, LaunchFacts | None]:
-    """The entry a module is named for: the only one, or the one with the most threads in a block (helpers have few)."""
+    """The entry that a module is named for: the one with the most threads in a block, the last of several.
 
-    def threads(entry: str) -> int:
-        x, y, z = launches[entry].block or (0, 0, 0)
-        return x * y * z
+    Helpers that prepare the inputs of the main kernel are small and launched before it.
+    """
 
-    entry = max(launches, key=threads, default=None)
+    def rank(numbered: tuple[int, str]) -> tuple[int, int]:
+        x, y, z = launches[numbered[1]].block or (0, 0, 0)
+        return x * y * z, numbered[0]
+
+    _, entry = max(enumerate(launches), key=rank, default=(0, None))
     return entry, launches[entry] if entry is not None else None
 
 
@@ -253,7 +256,7 @@ def compile_program(
     toolchain = current_fingerprint()
     if toolchain.dsl is None:
         raise ToolchainError("the CuTe DSL (nvidia-cutlass-dsl) is missing", do=INSTALL)
-    subject = f"program {path}"
+    subject = f"running {path}"
     with tempfile.TemporaryDirectory(prefix="verifier-") as folder:
         job = ProgramJob(
             folder=folder,
@@ -269,8 +272,3 @@ def compile_program(
     ]
     error = error_of(outcome.failure, subject, limits) if outcome.failure else None
     return ProgramResult(artifacts=tuple(_with_listing(a) if listing else a for a in named), error=error)
-
-
-def listing_of(artifacts: Artifacts) -> Artifacts:
-    """The same artifacts with a listing: the stored one when there is one, else a new one from the cubin."""
-    return artifacts if artifacts.sass is not None or artifacts.cubin is None else _with_listing(artifacts)

@@ -19,13 +19,15 @@ from verifier.errors import CompileError, ToolchainError, VerifierError
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # How C++ libraries and the kernel say that the address space ran out.
 _NO_MEMORY = ("bad_alloc", "out of memory", "cannot allocate memory", "memoryerror", "failed to map segment")
+# What faulthandler prints that says nothing of the user's code.
+_OWN_FRAMES = (str(Path("verifier", "compile", "worker.py")), "<frozen runpy>", "Extension modules:")
 _SHOWN_LINES = 12
 
 
 def run_job(
     job: Job, *, subject: str, limits: Limits, cancel: threading.Event | None = None, keep_partial: bool = False
 ) -> Outcome:
-    """Run a job in a child process and return its outcome; `subject` names it in messages.
+    """Run a job in a child process and return its outcome; `subject` names it in messages, as in "compiling a.cu".
 
     Raises CompileError (the user's own error, a time limit, a memory limit, a crash: told apart) and ToolchainError
     (a CUDA package is missing). With `keep_partial` a failure of the user's code is returned in the outcome instead,
@@ -60,7 +62,7 @@ def error_of(failure: Failure, subject: str, limits: Limits) -> VerifierError:
         return ToolchainError(f"{subject}: {failure.message}", do=INSTALL)
     where = f"{failure.file}:{failure.line}" if failure.file else ""
     text = plain(failure.message)
-    return CompileError(f"{subject} does not compile: {_first_lines(text)}", where=where)
+    return CompileError(f"{subject} failed: {_first_lines(text)}", where=where)
 
 
 def _ended_early(done: Finished, subject: str, limits: Limits) -> VerifierError:
@@ -75,9 +77,7 @@ def _ended_early(done: Finished, subject: str, limits: Limits) -> VerifierError:
         return _memory_error(subject, limits)
     ending = done.signal_name or f"exit code {done.code}"
     tail = _last_lines(plain(done.err_text))
-    return CompileError(
-        f"{subject} crashed the compiler ({ending}){tail}", do="this is a bug of the compiler: report it there"
-    )
+    return CompileError(f"{subject} crashed ({ending}){tail}", do="a crash is a bug of the compiler: report it there")
 
 
 def _memory_error(subject: str, limits: Limits) -> CompileError:
@@ -106,5 +106,5 @@ def _first_lines(text: str) -> str:
 
 
 def _last_lines(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()][-_SHOWN_LINES:]
-    return "".join(f"\n  {line}" for line in lines)
+    lines = [line for line in text.splitlines() if line.strip() and not any(word in line for word in _OWN_FRAMES)]
+    return "".join(f"\n  {line}" for line in lines[-_SHOWN_LINES:])

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from verifier.compile.artifacts import Artifacts, Meta, digest
 from verifier.compile.elf import check_cubin
 from verifier.compile.process import Finished, Limits, run_limited
+from verifier.compile.store import Store
 from verifier.compile.toolchain import Tool, find_tool
 from verifier.errors import InputError, ToolchainError
 
@@ -45,6 +47,18 @@ def disassemble(cubin: bytes, *, name: str = "cubin", tool: Tool | None = None, 
             raise ToolchainError(f"nvdisasm cannot be run: {error.strerror}", where=tool.path) from error
         text = _text_of(done, name, str(path))
     return Listing(text=squeeze_padding(text), nvdisasm=tool.version)
+
+
+def cached_listing(cubin: bytes, *, name: str = "cubin", store: Store) -> Listing:
+    """The listing of a cubin from the store, or a new one that is filed there. Errors: `disassemble`, `Store.put`."""
+    tool = find_tool("nvdisasm")
+    key = digest(msgspec.json.encode(["listing", digest(cubin), tool.version, OPTIONS]))
+    found = store.get(key)
+    if found is not None and found.sass is not None:
+        return Listing(text=found.sass, nvdisasm=tool.version)
+    listing = disassemble(cubin, name=name, tool=tool)
+    store.put(key, Artifacts(meta=Meta(name="listing", arch=""), sass=listing.text))
+    return listing
 
 
 def _text_of(done: Finished, name: str, path: str) -> str:

@@ -39,7 +39,7 @@ def compile_cuda(
     with tempfile.TemporaryDirectory(prefix="verifier-") as folder:
         (Path(folder) / _INPUT).write_bytes(source)
         job = CudaJob(folder=folder, arch=arch, name=str(path), include=folders, options=options)
-        capture = run_job(job, subject=f"NVRTC on {path}", limits=limits).captures[0]
+        capture = run_job(job, subject=f"compiling {path}", limits=limits).captures[0]
         ptx, cubin = (Path(folder) / f"{capture.stem}.{kind}" for kind in ("ptx", "cubin"))
         if not ptx.exists():
             raise _refusal(path, arch, capture.log)

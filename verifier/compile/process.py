@@ -26,11 +26,11 @@ _POLL_SECONDS = 0.05
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one child process may use: wall-clock seconds, bytes of address space, bytes of each output stream.
 
-    `memory` bounds the address space, which for the CuTe DSL is about 2 GiB above what it really touches.
+    `memory` bounds the address space; a compile by the CuTe DSL takes less than 1 GiB of it for small kernels.
     """
 
     seconds: float = 180.0
-    memory: int = 16 * GIB
+    memory: int = 8 * GIB
     output: int = 512 << 20
 
 

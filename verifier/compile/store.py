@@ -26,8 +26,8 @@ LOCATION_VARIABLE = "VERIFIER_CACHE_DIR"
 _LAYOUT = "v1"
 _TRASH = "trash"
 # Variables that reach the code generator through the CuTe DSL; the ones that the worker sets itself are left out.
-_ENVIRONMENT_PREFIXES = ("CUTE_DSL_", "CUTLASS_")
-_SET_BY_WORKER = {"CUTE_DSL_ARCH", "CUTE_DSL_KEEP", "CUTE_DSL_DUMP_DIR", "CUTE_DSL_LINEINFO"}
+_ENVIRONMENT_PREFIXES = ("CUTE_", "CUTLASS_", "CUDA_TOOLKIT_PATH")
+_SET_BY_WORKER = ("_DSL_ARCH", "_DSL_KEEP", "_DSL_DUMP_DIR", "_DSL_LINEINFO")
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ def compiler_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(_ENVIRONMENT_PREFIXES) and name not in _SET_BY_WORKER
+        if name.startswith(_ENVIRONMENT_PREFIXES) and not name.endswith(_SET_BY_WORKER)
     }
 
 

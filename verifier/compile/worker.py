@@ -21,6 +21,8 @@ import msgspec
 
 from verifier.compile.jobs import OUTCOME, Capture, CaseJob, CudaJob, Failure, Job, LinkJob, Outcome, ProgramJob
 
+_DSL_PREFIXES = ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL")
+
 
 def main() -> int:
     """Run the job on standard input; 0 when its outcome was written."""
@@ -59,16 +61,17 @@ def run(job: Job, captures: list[Capture]) -> None:
 
 def dsl_environment(arch: str, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Variables that make the CuTe DSL compile for `arch` on the CPU and keep its files; `given` may add options."""
-    keep = folder / "keep"
-    return {
-        "CUTE_DSL_ARCH": arch,
-        "CUTE_DSL_KEEP": "ptx,cubin",
-        "CUTE_DSL_DUMP_DIR": str(keep),
-        "CUTE_DSL_LINEINFO": "1",
-        "CUTE_DSL_DISABLE_FILE_CACHING": "1",
+    settings = {
+        "ARCH": arch,
+        "KEEP": "ptx,cubin",
+        "DUMP_DIR": str(folder / "keep"),
+        "LINEINFO": "1",
+        "DISABLE_FILE_CACHING": "1",
         # The assembler's own messages; the machine code is the same with and without (compared on 4.8.1).
-        "CUTE_DSL_COMPILER_OPT": given.get("CUTE_DSL_COMPILER_OPT", "remarks{ptx}"),
+        "COMPILER_OPT": given.get("CUTE_DSL_COMPILER_OPT", "remarks{ptx}"),
     }
+    # The experimental front end of the DSL reads variables of its own.
+    return {f"{prefix}_{name}": value for prefix in _DSL_PREFIXES for name, value in settings.items()}
 
 
 def _start_recording(job: CaseJob | ProgramJob, captures: list[Capture], *, skip_launch: bool) -> None:
