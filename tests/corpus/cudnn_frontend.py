@@ -5,9 +5,10 @@ Run inside a virtual environment that has the package, PyTorch (CPU build) and t
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from tests.corpus import shim
+from tests.corpus.recorder import Recorder, start
 
 #: Experts, rows of all experts together, columns of the weights, reduction length. The kernels are compiled
 #: with symbolic extents, so these only have to pass the package's own checks.
@@ -45,9 +46,12 @@ SHAPES = {
 }
 
 
-def _pair_one(recorder: shim.Recorder) -> None:
+def _pair_one(recorder: Recorder) -> None:
     """`quant`, `srelu`, `dsrelu` with static and dynamic scheduler, two CTAs and one."""
     import torch
+    from cudnn.gemm.cutedsl.grouped.dsrelu.api import grouped_gemm_dsrelu_wrapper_sm100 as dsrelu
+    from cudnn.gemm.cutedsl.grouped.quant.api import grouped_gemm_quant_wrapper_sm100 as quant
+    from cudnn.gemm.cutedsl.grouped.srelu.api import grouped_gemm_srelu_wrapper_sm100 as srelu
 
     operands = _operands(torch)
     gate = torch.empty((1, ROWS, COLUMNS), dtype=torch.bfloat16).permute(1, 2, 0)
@@ -55,25 +59,53 @@ def _pair_one(recorder: shim.Recorder) -> None:
         for dynamic in (False, True):
             config = {**shape, "use_dynamic_sched": dynamic}
             tail = suffix + ("-dynamic" if dynamic else "")
-            with recorder.kernel("quant" + tail, **config):
-                from cudnn.gemm.cutedsl.grouped.quant.api import grouped_gemm_quant_wrapper_sm100
+            recorder.compile("quant" + tail, config, quant, **operands)
+            recorder.compile("srelu" + tail, config, srelu, **operands)
+            recorder.compile("dsrelu" + tail, config, dsrelu, c_tensor=gate, **operands)
 
-                grouped_gemm_quant_wrapper_sm100(**operands, **config)
-            with recorder.kernel("srelu" + tail, **config):
-                from cudnn.gemm.cutedsl.grouped.srelu.api import grouped_gemm_srelu_wrapper_sm100
 
-                grouped_gemm_srelu_wrapper_sm100(**operands, **config)
-            with recorder.kernel("dsrelu" + tail, **config):
-                from cudnn.gemm.cutedsl.grouped.dsrelu.api import grouped_gemm_dsrelu_wrapper_sm100
+def _wgrad(recorder: Recorder) -> None:
+    """`wgrad`, whose helper kernel writes tensor maps that the main kernel loads and stores through."""
+    import torch
+    from cudnn.gemm.cutedsl.grouped.wgrad.api import grouped_gemm_wgrad_wrapper_sm100 as wgrad
 
-                grouped_gemm_dsrelu_wrapper_sm100(**operands, c_tensor=gate, **config)
+    fp8, scale = torch.float8_e4m3fn, torch.float8_e8m0fnu
+    tokens = ROWS
+    columns = -(-tokens // (4 * VECTOR)) * 4
+    offsets = torch.arange(1, EXPERTS + 1, dtype=torch.int32) * (tokens // EXPERTS)
+    scaled = {
+        "a_tensor": torch.empty((COLUMNS, tokens), dtype=fp8),
+        "b_tensor": torch.empty((DEPTH, tokens), dtype=fp8).t(),
+        "sfa_tensor": torch.empty((COLUMNS, columns), dtype=scale),
+        "sfb_tensor": torch.empty((DEPTH, columns), dtype=scale),
+        "sf_vec_size": VECTOR,
+    }
+    plain = {
+        "a_tensor": torch.empty((COLUMNS, tokens), dtype=torch.bfloat16),
+        "b_tensor": torch.empty((tokens, DEPTH), dtype=torch.bfloat16),
+        "sfa_tensor": None,
+        "sfb_tensor": None,
+    }
+    # Any address that passes the package's check of alignment: nothing is launched.
+    pointers = torch.full((EXPERTS,), 4096, dtype=torch.int64)
+    for family, operands in (("wgrad", scaled), ("wgrad-bf16", plain)):
+        for mode, order, (suffix, shape) in itertools.product(
+            ("dense", "discrete"), ("tensor2d", "tensor_ragged"), SHAPES.items()
+        ):
+            config = {**shape, "output_mode": mode, "input_order": order}
+            name = f"{family}-{mode}" + ("-ragged" if order == "tensor_ragged" else "") + suffix
+            outputs = {"wgrad_ptrs": pointers} if mode == "discrete" else {}
+            recorder.compile(name, config, wgrad, offsets_tensor=offsets, **operands, **outputs)
 
 
 def main() -> int:
     """Compile everything for the architecture asked for; the exit status is 1 when something failed."""
-    recorder = shim.start("nvidia-cudnn-frontend")
-    _pair_one(recorder)
-    return 1 if recorder.close() else 0
+    recorder = start("nvidia-cudnn-frontend")
+    if recorder.release < (1, 30):
+        _pair_one(recorder)
+    else:
+        _wgrad(recorder)
+    return recorder.close()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tests.corpus import shim
+from tests.corpus.recorder import Recorder, start
 
 #: Rows, columns, reduction length, batches. The kernels are compiled with symbolic extents.
 ROWS, COLUMNS, DEPTH, BATCHES = 512, 512, 512, 2
@@ -30,7 +30,7 @@ _GEMMS: dict[str, dict[str, Any]] = {
 }
 
 
-def _gemms(recorder: shim.Recorder) -> None:
+def _gemms(recorder: Recorder) -> None:
     """GEMM (bf16) through the package's dispatch: one and two CTAs, static and dynamic scheduler, split K."""
     import torch
     from quack.gemm import gemm
@@ -39,19 +39,16 @@ def _gemms(recorder: shim.Recorder) -> None:
     b = torch.empty((BATCHES, COLUMNS, DEPTH), dtype=torch.bfloat16)
     d = torch.empty((BATCHES, ROWS, COLUMNS), dtype=torch.bfloat16)
     for name, config in _GEMMS.items():
-        with recorder.kernel(name, **config):
-            gemm(a, b, d, None, None, **config)
-    with recorder.kernel("gemm-c-bias", **_GEMMS["gemm-2cta"]):
-        bias = torch.empty((BATCHES, COLUMNS), dtype=torch.bfloat16)
-        gemm(a, b, d, torch.empty_like(d), None, rowvec_bias=bias, beta=0.5, **_GEMMS["gemm-2cta"])
-    with recorder.kernel("gemm-varlen-m", **_GEMMS["gemm-2cta"]):
-        offsets = torch.arange(BATCHES + 1, dtype=torch.int32) * ROWS
-        flat = torch.empty((BATCHES * ROWS, DEPTH), dtype=torch.bfloat16)
-        out = torch.empty((BATCHES * ROWS, COLUMNS), dtype=torch.bfloat16)
-        gemm(flat, b, out, None, None, cu_seqlens_m=offsets, **_GEMMS["gemm-2cta"])
+        recorder.compile(name, config, gemm, a, b, d, None, None)
+    config = _GEMMS["gemm-2cta"]
+    bias = torch.empty((BATCHES, COLUMNS), dtype=torch.bfloat16)
+    recorder.compile("gemm-c-bias", config, gemm, a, b, d, torch.empty_like(d), None, rowvec_bias=bias, beta=0.5)
+    offsets = torch.arange(BATCHES + 1, dtype=torch.int32) * ROWS
+    flat, out = a.flatten(0, 1), d.flatten(0, 1)
+    recorder.compile("gemm-varlen-m", config, gemm, flat, b, out, None, None, cu_seqlens_m=offsets)
 
 
-def _reductions(recorder: shim.Recorder) -> None:
+def _reductions(recorder: Recorder) -> None:
     """Row reductions; the long rows are split over a cluster, whose CTAs exchange partial results."""
     from cutlass import BFloat16, Float32, Int64
     from quack.cross_entropy import CrossEntropy
@@ -59,32 +56,33 @@ def _reductions(recorder: shim.Recorder) -> None:
     from quack.softmax import Softmax, SoftmaxBackward
     from quack.topk import TopK
 
+    def rmsnorm(columns: int) -> None:
+        _compile_rmsnorm_fwd(BFloat16, BFloat16, None, Float32, None, None, columns, True, False, False, False)
+
+    def rmsnorm_backward(columns: int) -> None:
+        _compile_rmsnorm_bwd(columns, BFloat16, BFloat16, BFloat16, Float32, False, None, None, True)
+
+    def cross_entropy(columns: int) -> None:
+        CrossEntropy.compile(BFloat16, Int64, None, columns, True, False, None, None)
+
     for suffix, columns in (("", SHORT), ("-cluster", LONG)):
-        with recorder.kernel("rmsnorm-forward" + suffix, columns=columns):
-            _compile_rmsnorm_fwd(
-                BFloat16, BFloat16, None, Float32, None, None, columns, True, False, False, False
-            )
-        with recorder.kernel("rmsnorm-backward" + suffix, columns=columns // 4):
-            _compile_rmsnorm_bwd(
-                columns // 4, BFloat16, BFloat16, BFloat16, Float32, False, None, None, True
-            )
-        with recorder.kernel("softmax-forward" + suffix, columns=columns):
-            Softmax.compile(BFloat16, BFloat16, columns)
-        with recorder.kernel("softmax-backward" + suffix, columns=columns // 2):
-            SoftmaxBackward.compile(BFloat16, BFloat16, BFloat16, columns // 2)
-        with recorder.kernel("cross-entropy" + suffix, columns=columns):
-            CrossEntropy.compile(BFloat16, Int64, None, columns, True, False, None, None)
-    with recorder.kernel("topk", columns=1024, k=16):
-        TopK.compile(BFloat16, 1024, 16, False)
+        recorder.compile("rmsnorm-forward" + suffix, {"columns": columns}, rmsnorm)
+        recorder.compile("rmsnorm-backward" + suffix, {"columns": columns // 4}, rmsnorm_backward)
+        recorder.compile("softmax-forward" + suffix, {"N": columns}, Softmax.compile, BFloat16, BFloat16)
+        recorder.compile(
+            "softmax-backward" + suffix, {"N": columns // 2}, SoftmaxBackward.compile, BFloat16, BFloat16, BFloat16
+        )
+        recorder.compile("cross-entropy" + suffix, {"columns": columns}, cross_entropy)
+    recorder.compile("topk", {"N": 1024, "k": 16, "softmax": False}, TopK.compile, BFloat16)
 
 
 def main() -> int:
     """Compile everything for the architecture asked for; the exit status is 1 when something failed."""
     os.environ["QUACK_CACHE_ENABLED"] = "0"
-    recorder = shim.start("quack-kernels")
+    recorder = start("quack-kernels")
     _gemms(recorder)
     _reductions(recorder)
-    return 1 if recorder.close() else 0
+    return recorder.close()
 
 
 if __name__ == "__main__":

@@ -1,47 +1,25 @@
-"""Compile CuTe DSL kernels of other packages on a machine without a GPU, and file what comes out.
+"""A fake GPU for packages that compile CuTe DSL kernels: nothing here needs a GPU, a driver or a CUDA build of PyTorch.
 
-Runs inside the virtual environment of the package under test, so it imports nothing of the verifier.
-
-The packages ask PyTorch and the DSL about the GPU, allocate tensors on it, compile, and launch. `install`
-answers the questions with a fake device of the wanted capability, places tensors asked for on "cuda" on the
-CPU (their DLPack label still says CUDA), files PTX, cubin and compiled IR of every `cute.compile`, and hands
-back a callable that does nothing, so that the launch is skipped.
+The packages ask PyTorch and the DSL about the GPU, allocate tensors on it, compile, and launch. `install` answers the
+questions with a fake device of the wanted capability, and places tensors asked for on "cuda" on the CPU, while their
+DLPack label still says CUDA. Calling a compiled kernel does nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import json
-import os
+import ctypes
 import re
-import tempfile
-import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-SCHEMA_VERSION = 1
 #: Streaming multiprocessors of the fake device, by compute capability.
 _MULTIPROCESSORS = {(9, 0): 132, (10, 0): 148, (10, 3): 148, (10, 7): 148}
 _SHARED_MEMORY_OPTIN = 232448
 #: Bytes; what a GPU allocation is aligned to at least.
 _ALIGNMENT = 256
+_DLPACK_CUDA = 2
 _L2_BYTES = 126 * 2**20
-
-
-def set_environment(arch: str) -> None:
-    """Tell the DSL what to compile for and what to keep. Must run before the first import of `cutlass`."""
-    os.environ["CUTE_DSL_ARCH"] = arch
-    os.environ["CUTE_DSL_KEEP"] = "ptx,cubin,ir"
-    # The spelling of DSL releases that do not know CUTE_DSL_KEEP yet.
-    os.environ["CUTE_DSL_KEEP_PTX"] = "1"
-    os.environ["CUTE_DSL_KEEP_CUBIN"] = "1"
-    os.environ["CUTE_DSL_KEEP_IR"] = "1"
-    os.environ["CUTE_DSL_LINEINFO"] = "1"
-    os.environ["CUTE_DSL_DUMP_DIR"] = tempfile.mkdtemp(prefix="corpus-dump-")
-    os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
 
 
 def capability(arch: str) -> tuple[int, int]:
@@ -50,120 +28,6 @@ def capability(arch: str) -> tuple[int, int]:
     if match is None:
         raise ValueError(f"{arch!r} is not an architecture such as sm_100a")
     return int(match.group(1)), int(match.group(2))
-
-
-class Recorder:
-    """Files the artifacts of the kernels that are compiled while a name is set."""
-
-    def __init__(self, out: Path, package: str, version: str, arch: str) -> None:
-        self.out = out
-        self.package = package
-        self.version = version
-        self.arch = arch
-        self.name: str | None = None
-        self.config: dict[str, Any] = {}
-        self.filed: list[str] = []
-        self.failed: list[tuple[str, str]] = []
-        self.only: frozenset[str] = frozenset()
-        self._used: set[str] = set()
-
-    @contextlib.contextmanager
-    def kernel(self, name: str, **config: Any) -> Iterator[None]:
-        """Name what is compiled inside; an exception is recorded as a failure and does not spread."""
-        self.name, self.config = name, config
-        filed = len(self.filed)
-        try:
-            yield
-        except Exception as error:  # a package's own error must not stop the others
-            self.failed.append((name, f"{type(error).__name__}: {error}"))
-            traceback.print_exc()
-        else:
-            if len(self.filed) == filed:
-                self.failed.append((name, "nothing was compiled"))
-        finally:
-            self.name = None
-
-    def file(self, compiled: Any, seconds: float) -> None:
-        """Write one compile's artifacts into a folder of its own."""
-        base = self.name or "unnamed"
-        name, number = base, 1
-        while name in self._used:
-            number += 1
-            name = f"{base}-{number}"
-        self._used.add(name)
-        folder = self.out / name
-        folder.mkdir(parents=True, exist_ok=True)
-        artifacts = compiled.artifacts
-        _write(folder / "kernel.ptx", artifacts.PTX.rstrip("\0").encode())
-        _write(folder / "kernel.cubin", artifacts.CUBIN)
-        mlir = artifacts.MLIR or ""
-        if mlir:
-            _write(folder / "kernel.mlir", mlir.encode())
-        meta = self._meta(name, artifacts.PTX, mlir, seconds)
-        _write(folder / "meta.json", json.dumps(meta, indent=2, sort_keys=True).encode() + b"\n")
-        self.filed.append(name)
-        print(f"filed {self.package}-{self.version}/{name} ({seconds:.1f} s)", flush=True)
-
-    def _meta(self, name: str, ptx: str, mlir: str, seconds: float) -> dict[str, Any]:
-        import cutlass
-
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "name": name,
-            "arch": self.arch,
-            "entries": re.findall(r"\.entry\s+([\w$]+)", ptx),
-            "package": self.package,
-            "package_version": self.version,
-            "config": {key: value for key, value in sorted(self.config.items())},
-            "dsl": cutlass.__version__,
-            "compile_seconds": round(seconds, 2),
-        }
-
-    def close(self) -> int:
-        """Print the outcome; the number of failures."""
-        for name, reason in self.failed:
-            print(f"FAILED {self.package}-{self.version}/{name}: {reason.splitlines()[0] if reason else ''}", flush=True)
-        return len(self.failed)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write atomically: a reader sees the whole file or none."""
-    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
-
-
-class _CompileHook:
-    """Stands in for `cute.compile`, in its call form and in its `compile[options]` form."""
-
-    def __init__(self, real: Any, recorder: Recorder) -> None:
-        self._real = real
-        self._recorder = recorder
-
-    def __getitem__(self, options: Any) -> _CompileHook:
-        return _CompileHook(self._real[options], self._recorder)
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(self._real, attribute)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        started = time.perf_counter()
-        compiled = self._real(*args, **kwargs)
-        self._recorder.file(compiled, time.perf_counter() - started)
-        return _Unlaunched(compiled)
-
-
-class _Unlaunched:
-    """A compiled kernel whose call does nothing: there is no GPU to run it."""
-
-    def __init__(self, compiled: Any) -> None:
-        self._compiled = compiled
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(self._compiled, attribute)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        return None
 
 
 class _FakeHardware:
@@ -271,6 +135,8 @@ def _fake_torch(arch: str) -> None:
                 kwargs["device"] = "cpu"
             if kwargs.get("pin_memory"):
                 kwargs["pin_memory"] = False
+            if func == torch.Tensor.is_cuda.__get__:
+                return True
             name = getattr(func, "__name__", "")
             if name == "cuda":
                 return args[0]
@@ -281,33 +147,104 @@ def _fake_torch(arch: str) -> None:
     OnCpu().__enter__()
 
 
-def install(recorder: Recorder) -> None:
-    """Put the fake device and the compile hook in place. `set_environment` ran before."""
+def _relabel(capsule: Any) -> None:
+    """Write "CUDA device 0" into the device field of a DLPack capsule.
+
+    The layout is that of `dlpack.h`: the tensor is the first field of the plain form, and follows version (8 bytes),
+    two pointers and flags (8 bytes) in the versioned one; in both its device (two 32-bit integers) follows the
+    data pointer.
+    """
+    api = ctypes.pythonapi
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    for name, offset in ((b"dltensor", 0), (b"dltensor_versioned", 32)):
+        if api.PyCapsule_IsValid(capsule, name):
+            tensor = api.PyCapsule_GetPointer(capsule, name) + offset
+            (ctypes.c_int32 * 2).from_address(tensor + ctypes.sizeof(ctypes.c_void_p))[:] = [_DLPACK_CUDA, 0]
+
+
+def _relabel_tensors() -> None:
+    """Let the DSL take CPU tensors for CUDA tensors: it derives the state space of a pointer from the DLPack device."""
+    from cutlass.cute import runtime
+
+    real = runtime._Tensor.load_dltensor
+
+    def load(tensor: Any) -> None:
+        if tensor._dltensor_wrapper is None:
+            _relabel(tensor._dlpack_data)
+        real(tensor)
+
+    runtime._Tensor.load_dltensor = load
     with contextlib.suppress(ImportError):
-        _fake_torch(recorder.arch)
-    import cutlass
-    import cutlass.cute as cute
+        import tvm_ffi
+
+        real_from = tvm_ffi.from_dlpack
+        tvm_ffi.from_dlpack = lambda tensor: real_from(_Relabelled(real_from(tensor)))
+
+
+class _Relabelled:
+    """Hands out a tensor's DLPack capsule with the device field rewritten."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self._tensor.__dlpack__()
+        _relabel(capsule)
+        return capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _DLPACK_CUDA, 0
+
+
+def install(arch: str) -> None:
+    """Put the fake device in place. The variables that tell the DSL its architecture are set before."""
+    with contextlib.suppress(ImportError):
+        _fake_torch(arch)
     import cutlass.utils
     import cutlass.utils.hardware_info
+    from cutlass import cute
 
-    _FakeHardware.multiprocessors = _MULTIPROCESSORS.get(capability(recorder.arch), 148)
+    _FakeHardware.multiprocessors = _MULTIPROCESSORS.get(capability(arch), 148)
     cutlass.utils.HardwareInfo = _FakeHardware
     cutlass.utils.hardware_info.HardwareInfo = _FakeHardware
-    cute.compile = _CompileHook(cute.compile, recorder)
+    _relabel_tensors()
+    cute.compile = _CompileHook(cute.compile)
+    with contextlib.suppress(ImportError):
+        from cutlass.cute import experimental
+
+        experimental.compile = _CompileHook(experimental.compile)
 
 
-def start(distribution: str) -> Recorder:
-    """Read the command line of a corpus script, prepare the process, and return the recorder."""
-    import argparse
-    from importlib import metadata
+class _CompileHook:
+    """Stands in for `cute.compile`, also in its form `compile[options]`: what it returns launches nothing."""
 
-    parser = argparse.ArgumentParser(description=f"Compile kernels of {distribution} on the CPU.")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the artifact folders")
-    parser.add_argument("--arch", default="sm_100a")
-    parser.add_argument("--only", action="append", default=[], help="kernel to compile (repeatable); all when absent")
-    options = parser.parse_args()
-    set_environment(options.arch)
-    recorder = Recorder(options.out, distribution, metadata.version(distribution), options.arch)
-    recorder.only = frozenset(options.only)
-    install(recorder)
-    return recorder
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getitem__(self, options: Any) -> _CompileHook:
+        return _CompileHook(self._real[options])
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._real, attribute)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _Unlaunched(self._real(*args, **kwargs))
+
+
+class _Unlaunched:
+    """A compiled kernel whose call does nothing.
+
+    The capture makes the DSL's own classes do nothing when called; functions of the tvm-ffi interface are called
+    in C++ and would refuse the tensors for being on the CPU.
+    """
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._compiled, attribute)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        return None
