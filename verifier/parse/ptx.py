@@ -8,13 +8,46 @@ Lark takes over for the rest of the file, so that it alone decides what is PTX a
 
 from __future__ import annotations
 
-from verifier.errors import InputError
-from verifier.parse.ptx_ast import PtxFile
-from verifier.parse.source import Source
+import re
+from collections.abc import Callable
+from sys import intern
+from typing import cast
+
+from verifier.errors import InputError, ParseError
+from verifier.parse import ptx_text
+from verifier.parse.ptx_ast import (
+    Directive,
+    FunctionHeader,
+    Guard,
+    Instruction,
+    Label,
+    Param,
+    PtxFile,
+    ScopeBegin,
+    ScopeEnd,
+    Statement,
+)
+from verifier.parse.ptx_shapes import PtxShapes, Rejected, default_shapes
+from verifier.parse.ptx_template import Build
+from verifier.parse.source import Source, Span
+
+_CALLS = ("call", "call.uni")
+
+
+def parse_ptx(source: Source, shapes: PtxShapes | None = None) -> PtxFile:
+    """All statements of `source`. Raises `ParseError`, or `InputError` when there are none.
+
+    `shapes` is the memo to use, by default the one that this process shares; `PtxShapes()` is an empty one.
+    """
+    reader = _Reader(source, shapes if shapes is not None else default_shapes())
+    statements = reader.read()
+    if not statements:
+        raise _empty(source)
+    return PtxFile(source, tuple(statements))
 
 
 def parse_ptx_reference(source: Source) -> PtxFile:
-    """All statements of `source`, by Lark alone. Raises `ParseError`, or `InputError` when there are none."""
+    """The same by Lark alone."""
     from verifier.parse.ptx_lark import engine
 
     statements = tuple(engine().statements(source, source.text))
@@ -27,4 +60,187 @@ def _empty(source: Source) -> InputError:
     return InputError("empty file: no PTX statement in it", where=source.name, do="pass the PTX that a compiler wrote")
 
 
-parse_ptx = parse_ptx_reference
+class _Stuck(Exception):
+    """The fast path ends at offset `at`."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+class _Reader:
+    """The fast path over one text."""
+
+    def __init__(self, source: Source, shapes: PtxShapes) -> None:
+        self._source = source
+        self._text = ptx_text.blank_comments(source.text)
+        self._shapes = shapes
+        self._out: list[Statement] = []
+        self._depth = 0
+        self._guards: dict[str, Guard] = {}
+
+    def read(self) -> list[Statement]:
+        at = 0
+        try:
+            while at < len(self._text):
+                at = self._body(at) if self._depth else self._module_item(at)
+        except _Stuck as stuck:
+            at = stuck.at
+        else:
+            if not self._depth:
+                return self._out
+        return self._out + self._rest(at)
+
+    def _rest(self, at: int) -> list[Statement]:
+        """Statements from offset `at` on, by Lark, which first has to be brought to this place."""
+        from verifier.parse.ptx_lark import engine
+
+        way = f".func f()\n{'{' * self._depth}" if self._depth else ""
+        skip = 1 + self._depth if self._depth else 0
+        return engine().statements(self._source, way + self._source.text[at:], at - len(way))[skip:]
+
+    # module level
+
+    def _module_item(self, at: int) -> int:
+        match = ptx_text.MODULE.match(self._text, at)
+        if match is None or match.lastindex is None or match.lastindex > ptx_text.NOTHING:
+            raise _Stuck(at)
+        kind = match.lastindex
+        start, end = match.span(kind)
+        if kind == ptx_text.FUNCTION:
+            return self._guarded(self._function, start)
+        if kind == ptx_text.SECTION:
+            return self._guarded(self._section, start)
+        if kind != ptx_text.NOTHING:
+            self._directive("w" if kind == ptx_text.WHOLE else "m", start, end)
+        return match.end()
+
+    def _guarded(self, read: Callable[[int], int], start: int) -> int:
+        try:
+            return read(start)
+        except Rejected:
+            raise _Stuck(start) from None
+
+    def _directive(self, kind: str, start: int, end: int) -> None:
+        text = self._text[start:end]
+        try:
+            self._out.extend(cast("tuple[Statement, ...]", self._shapes.part(kind, text, Span(start, end))))
+        except Rejected:
+            self._alone(start, end)
+
+    def _alone(self, start: int, end: int) -> None:
+        """One statement by Lark, because its shape does not determine it."""
+        from verifier.parse.ptx_lark import engine
+
+        kind = "body" if self._depth else "file"
+        try:
+            self._out.extend(engine().statements(self._source, self._text[start:end], start, kind))
+        except ParseError:
+            raise _Stuck(start) from None
+
+    def _function(self, start: int) -> int:
+        match = ptx_text.HEADER.match(self._text, start)
+        if match is None:
+            raise Rejected
+        linkage, kind, returns, name, params, directives, follows = match.groups()
+        brace = match.start(7)
+        defined = follows == "{"
+        end = start + len(self._text[start:brace].rstrip()) if defined else brace + 1
+        part = self._shapes.part
+        self._out.append(
+            FunctionHeader(
+                Span(start, end),
+                kind,
+                name,
+                tuple(word for word in linkage.replace(".", " ").split()),
+                self._params(returns),
+                self._params(params),
+                tuple(
+                    cast("tuple[str, tuple[int, ...]]", part("h", text))
+                    for text in ptx_text.HEADER_DIRECTIVE.findall(directives)
+                ),
+                defined,
+            )
+        )
+        if defined:
+            self._out.append(ScopeBegin(Span(brace, brace + 1)))
+            self._depth = 1
+        return brace + 1
+
+    def _params(self, text: str | None) -> tuple[Param, ...]:
+        if text is None or not text[1:-1].strip():
+            return ()
+        return tuple(cast(Param, self._shapes.part("p", piece.strip())) for piece in text[1:-1].split(","))
+
+    def _section(self, start: int) -> int:
+        head = ptx_text.SECTION_HEAD.match(self._text, start)
+        if head is None:
+            raise Rejected
+        items = [head[1]]
+        for match in ptx_text.SECTION_ITEM.finditer(self._text, head.end()):
+            label, kind, values, end, _ = match.groups()
+            if label:
+                items.append(f"{label}:")
+            elif kind:
+                items.append(f"{kind} {''.join(values.split())}")
+            elif end:
+                self._out.append(Directive(Span(start, match.end()), ".section", tuple(items)))
+                return match.end()
+            else:
+                break
+        raise Rejected
+
+    # function bodies
+
+    def _body(self, at: int) -> int:
+        """Statements up to the end of the function; returns the offset behind it. Raises `_Stuck`."""
+        split, kinds, objects = ptx_text.LEAF.split, self._shapes.kinds, self._shapes.objects
+        append, plain, calls = self._out.append, self._shapes.built["i"], self._shapes.built["c"]
+        for match in ptx_text.BODY.finditer(self._text, at):
+            if match.lastindex != ptx_text.INSTRUCTION:
+                at = self._other(match)
+                if not self._depth:
+                    return at
+                continue
+            guard, opcode, text = match.group(1, 2, 3)
+            start, at = match.start(2 if guard is None else 1), match.end()
+            parts = split(text)
+            leaves = parts[1::2]
+            shape = "".join([kinds[leaf] for leaf in leaves]) + "\0" + "\0".join(parts[::2])
+            built = calls if opcode in _CALLS else plain
+            build = built.get(shape) or self._cold("c" if built is calls else "i", shape, text, start)
+            if build is None:
+                self._alone(start, at)
+                continue
+            operands = build(leaves, [objects[leaf] for leaf in leaves], None)
+            append(Instruction(Span(start, at), self._guard(guard) if guard else None, intern(opcode), operands))
+        raise _Stuck(at)
+
+    def _cold(self, kind: str, shape: str, text: str, start: int) -> Build | None:
+        try:
+            return self._shapes.find(kind, shape, text)
+        except Rejected:
+            raise _Stuck(start) from None
+
+    def _guard(self, text: str) -> Guard:
+        guard = self._guards.get(text)
+        if guard is None:
+            name = text[1:].strip()
+            guard = Guard(name.lstrip("!").strip(), name.startswith("!"))
+            self._guards[text] = guard
+        return guard
+
+    def _other(self, match: re.Match[str]) -> int:
+        kind = match.lastindex or 0
+        if kind == ptx_text.LABEL:
+            self._out.append(Label(Span(match.start(kind), match.end()), match[kind]))
+        elif kind == ptx_text.DIRECTIVE:
+            self._directive("b", *match.span(kind))
+        elif match[kind] == "{":
+            self._depth += 1
+            self._out.append(ScopeBegin(Span(*match.span(kind))))
+        elif match[kind] == "}":
+            self._depth -= 1
+            self._out.append(ScopeEnd(Span(*match.span(kind))))
+        else:
+            raise _Stuck(match.start(kind))
+        return match.end()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from functools import cache
+from typing import cast
 
-from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from verifier.errors import ParseError
 from verifier.parse.ptx_ast import Param, Statement
@@ -55,9 +56,11 @@ class Engine:
         """Statements of `text`, which lies `base` characters into `source`. Raises `ParseError`."""
         return self._run(source, text, base, start, None)[0]
 
-    def learn(self, source: Source, text: str, base: int, start: str, holes: dict[int, tuple[int, str]]) -> object:
-        """Parse one statement or part with its leaves replaced by holes. Raises `ParseError` or `Unlearnable`."""
-        out, result = self._run(source, text, base, start, holes)
+    def learn(
+        self, source: Source, text: str, base: int, start: str, holes: dict[int, tuple[int, str]] | None
+    ) -> object:
+        """Parse one statement or part with its leaves replaced by `holes`. Raises `ParseError` or `Unlearnable`."""
+        out, result = self._run(Source("", text), text, 0, start, holes)
         if isinstance(result, Param):
             return result
         return (result.name, result.values) if isinstance(result, Performed) else tuple(out)
@@ -82,18 +85,16 @@ def engine() -> Engine:
 
 def _explain(error: UnexpectedInput, source: Source, length: int, base: int) -> ParseError:
     if isinstance(error, UnexpectedToken):
-        token: Token = error.token
+        at_end = error.token.type == "$END"
+        at = base + (length if at_end else start_of(error.token))
+        what = "unexpected end of file" if at_end else f"unexpected {_quote(error.token.value)}"
         terminals = set(error.expected)
-        at_end = token.type == "$END"
-        offset = length if at_end else start_of(token)
-        what = "unexpected end of file" if at_end else f"unexpected {_quote(token.value)}"
     else:
         assert isinstance(error, UnexpectedCharacters)
-        terminals = set(error.allowed)
-        offset = error.pos_in_stream
+        at = base + cast(int, error.pos_in_stream)
         what = f"unexpected {_quote(error.char)}"
-    at = max(offset + base, 0)
-    line, column = source.line_of(at), source.column_of(at)
+        terminals = set(error.allowed)
+    line, column = source.line_of(max(at, 0)), source.column_of(max(at, 0))
     return ParseError(what, file=source.name, line=line, column=column, expected=_expected(terminals))
 
 
