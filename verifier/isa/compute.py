@@ -10,7 +10,10 @@ the SASS spellings were matched against ptxas 13.5.37 output.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Protocol, TypeVar
 
 
 def mask(width: int) -> int:
@@ -184,3 +187,132 @@ LANE_OPERATIONS = frozenset(
 # Known only by name: equal arguments give equal results, nothing else is assumed.
 #   mapa (address, rank)  leader (address): the same shared address in the even CTA of the pair
 NAMED_OPERATIONS = frozenset({"mapa", "ld_param", "leader"})
+
+
+# ---- Composites -----------------------------------------------------------------------------------------------
+# SASS instructions do several things at once. Each composite is a recipe over the operations above, so that constants,
+# lanes and symbols go through one set of rules.
+
+T = TypeVar("T")
+
+
+class Calculator(Protocol[T]):
+    """What a recipe needs of a kind of value."""
+
+    def apply(self, op: str, width: int, *args: T) -> T: ...
+
+    def constant(self, number: int) -> T: ...
+
+    def number(self, value: T) -> int:
+        """The integer of an argument that is always an immediate."""
+        ...
+
+
+def _sum(calc: Calculator[T], width: int, args: Sequence[T]) -> T:
+    """(value, coefficient)...: the sum of the products."""
+    total = calc.constant(0)
+    for value, coefficient in zip(args[::2], args[1::2], strict=True):
+        factor = calc.number(coefficient)
+        if factor == -1:
+            total = calc.apply("sub", width, total, value)
+        else:
+            total = calc.apply(
+                "add", width, total, value if factor == 1 else calc.apply("mul", width, value, coefficient)
+            )
+    return total
+
+
+def _mul_add(calc: Calculator[T], width: int, args: Sequence[T]) -> T:
+    """(a, b, sign of the product, c, sign of c)."""
+    product = calc.apply("mul", width, args[0], args[1])
+    return _sum(calc, width, (product, args[2], args[3], args[4]))
+
+
+def _lea_high(calc: Calculator[T], width: int, args: Sequence[T]) -> T:
+    """(low, b, high, shift): b plus the upper word of {high, low} << shift."""
+    low, addend, high, shift = args
+    return calc.apply("add", width, calc.apply("shf_l", width, low, shift, high), addend)
+
+
+def _lea_high_signed(calc: Calculator[T], width: int, args: Sequence[T]) -> T:
+    """(a, b, shift): b plus the upper word of the sign-extended a << shift."""
+    value, addend, shift = args
+    count = calc.constant(width - calc.number(shift))
+    return calc.apply("add", width, calc.apply("shr_s", width, value, count), addend)
+
+
+def _lop3_nonzero(calc: Calculator[T], _width: int, args: Sequence[T]) -> T:
+    """(a, b, c, table): whether the 32-bit result has a bit set."""
+    return calc.apply("setp_ne_u", 1, calc.apply("lop3", 32, *args), calc.constant(0), calc.constant(32))
+
+
+def _lop3_by_parts(calc: Calculator[T], width: int, args: Sequence[T]) -> T:
+    """(a, b, c, table): as at most two bitwise operations on inputs that may be inverted, where there is such a form."""
+    form = logic_form(calc.number(args[3]) & 0xFF)
+    if form is None:
+        return calc.apply("lop3_table", width, *args)
+    places, operations, inverted = form
+    if not places:
+        return calc.constant(mask(width) if inverted else 0)
+    inputs = [calc.apply("not", width, args[p]) if inverted >> p & 1 else args[p] for p in places]
+    result = inputs[0]
+    for operation, value in zip(operations, inputs[1:], strict=True):
+        result = calc.apply(operation, width, result, value)
+    return result
+
+
+LogicForm = tuple[tuple[int, ...], tuple[str, ...], int]
+
+
+def logic_form(table: int) -> LogicForm | None:
+    """(inputs in order, operations between them from the left, mask of inverted inputs) that compute lop3 of `table`."""
+    return _logic_forms().get(table)
+
+
+@cache
+def _logic_forms() -> dict[int, LogicForm]:
+    forms: dict[int, LogicForm] = {0x00: ((), (), 0), 0xFF: ((), (), 1)}
+    orders = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (0, 2, 1), (1, 2, 0))
+    for places in orders:
+        for inverted in sorted(range(8), key=int.bit_count):
+            for operations in itertools.product(("and", "or", "xor"), repeat=len(places) - 1):
+                forms.setdefault(_logic_table(places, operations, inverted), (places, operations, inverted))
+    return forms
+
+
+def _logic_table(places: tuple[int, ...], operations: tuple[str, ...], inverted: int) -> int:
+    inputs = [(0xF0, 0xCC, 0xAA)[p] ^ (0xFF if inverted >> p & 1 else 0) for p in places]
+    result = inputs[0]
+    for operation, value in zip(operations, inputs[1:], strict=True):
+        result = OPERATIONS[operation](8, result, value)
+    return result
+
+
+def _combined_comparison(comparison: str, combine: str) -> Composite:
+    def recipe(calc: Calculator[T], _width: int, args: Sequence[T]) -> T:
+        """(a, b, source width, predicate, whether the predicate is negated)."""
+        a, b, source, predicate, negated = args
+        other = calc.apply("not", 1, predicate) if calc.number(negated) else predicate
+        return calc.apply(combine, 1, calc.apply(comparison, 1, a, b, source), other)
+
+    return recipe
+
+
+class Composite(Protocol):
+    def __call__(self, calc: Calculator[T], width: int, args: Sequence[T], /) -> T: ...
+
+
+COMPOSITES: dict[str, Composite] = {
+    "sum": _sum,
+    "mul_add": _mul_add,
+    "lea_hi": _lea_high,
+    "lea_hi_s": _lea_high_signed,
+    "lop3": _lop3_by_parts,
+    "lop3_ne": _lop3_nonzero,
+    **{
+        f"setp_{name}_{kind}_{combine}": _combined_comparison(f"setp_{name}_{kind}", combine)
+        for name in _COMPARISONS
+        for kind in "us"
+        for combine in ("and", "or", "xor")
+    },
+}

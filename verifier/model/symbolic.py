@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verifier.isa.compute import LANE_OPERATIONS, OPERATIONS, mask, signed
+from verifier.isa.compute import COMPOSITES, LANE_OPERATIONS, OPERATIONS, mask, signed
 from verifier.model.values import WARP, Lanes, Symbol, SymbolTable, Value, add, collapse, scale, spread
 
 # Bit that tells the two CTAs of a pair apart in a shared::cluster address; producers clear it to reach the
@@ -20,7 +20,29 @@ def compute(table: SymbolTable, op: str, width: int, args: list[Value]) -> Value
         return _pointwise(op, width, args)
     if op in LANE_OPERATIONS:
         return _across_lanes(op, args)
+    composite = COMPOSITES.get(op)
+    if composite is not None:
+        return composite(_Calculator(table), width, args)
     return simplify(table, op, width, args)
+
+
+class _Calculator:
+    """Lets the recipes of `isa.compute` work on values."""
+
+    def __init__(self, table: SymbolTable) -> None:
+        self._table = table
+
+    def apply(self, op: str, width: int, *args: Value) -> Value:
+        result = compute(self._table, op, width, list(args))
+        return self._table.value(op, width, *args, uniform=all(a.uniform for a in args)) if result is None else result
+
+    def constant(self, number: int) -> Value:
+        return Value(number)
+
+    def number(self, value: Value) -> int:
+        number = value.constant
+        assert number is not None, "an immediate argument of a composite operation"
+        return number
 
 
 def _pointwise(op: str, width: int, args: list[Value]) -> Value:
@@ -38,7 +60,7 @@ def _unsigned(lane: Lanes) -> int:
 
 def _across_lanes(op: str, args: list[Value]) -> Value | None:
     value = args[0]
-    if value.uniform and op.startswith("shfl"):
+    if value.uniform and (op == "first_lane" or op.startswith("shfl")):
         return value
     if op == "shfl_idx" and not value.terms and args[1].constant is not None:
         lanes = spread(value.lanes)
