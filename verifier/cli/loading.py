@@ -10,7 +10,7 @@ import msgspec
 from verifier.analyses.facts import KernelFacts
 from verifier.cli.inputs import Bundle
 from verifier.cli.joining import join, ptx_kernels, sass_kernels
-from verifier.cli.parts import LoadOptions, Parts, launch_of, parse_bundle
+from verifier.cli.parts import LoadOptions, Parts, launch_of, metrics_of, parse_bundle
 from verifier.errors import ConfigError, InputError, InternalError, VerifierError
 from verifier.model.kernel import KernelModel
 from verifier.model.lift_ptx import lift_ptx
@@ -22,11 +22,12 @@ B = TypeVar("B")
 
 
 class LoadedKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel, the text of its PTX if there is one, and what is known of the tools that built it."""
+    """A kernel, the text of its PTX if there is one, what is known of the tools that built it, what was assumed."""
 
     kernel: KernelFacts
     ptx: Source | None
     toolchain: dict[str, str] = {}
+    assumptions: tuple[str, ...] = ()
 
 
 def load_kernels(bundles: Sequence[Bundle], options: LoadOptions) -> Iterator[LoadedKernel | VerifierError]:
@@ -69,12 +70,22 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
     if not names:
         raise InputError("defines no kernel", where=parts.source, do="only .entry functions are checked")
     for name in names:
-        launch = launch_of(parts.meta, name, options)
+        launch = launch_of(parts, name, options)
         ptx = KernelModel(functions[name], lift_ptx, launch) if name in functions else None
         kernel = KernelFacts(
-            name=kernel_name(parts, name), arch=parts.arch, source=parts.source, launch=launch, ptx=ptx
+            name=kernel_name(parts, name),
+            arch=parts.arch,
+            source=parts.source,
+            launch=launch,
+            ptx=ptx,
+            metrics=metrics_of(parts, name),
         )
-        yield LoadedKernel(kernel=kernel, ptx=parts.ptx.source if parts.ptx else None, toolchain=parts.toolchain)
+        yield LoadedKernel(
+            kernel=kernel,
+            ptx=parts.ptx.source if parts.ptx else None,
+            toolchain=parts.toolchain,
+            assumptions=ptx.assumptions if ptx else (),
+        )
 
 
 def kernel_name(parts: Parts, entry: str) -> str:

@@ -19,7 +19,7 @@ from verifier.parse.source import Source
 
 if TYPE_CHECKING:
     from verifier.compile.artifacts import Artifacts, Meta
-    from verifier.parse.cubin import CubinInfo
+    from verifier.parse.cubin import CubinInfo, KernelInfo
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,13 +69,37 @@ def parse_bundle(bundle: Bundle, options: LoadOptions) -> Iterator[Parts]:
         yield parts
 
 
-def launch_of(meta: Meta | None, entry: str, options: LoadOptions) -> LaunchFacts:
-    """What the artifact knows about the launch of `entry`, and over it what the command line says."""
+def launch_of(parts: Parts, entry: str, options: LoadOptions) -> LaunchFacts:
+    """Launch facts of one kernel: of the command line, else of meta.json, else of the cubin."""
+    meta, info = parts.meta, _info(parts, entry)
     known = LaunchFacts()
     if meta is not None:
         known = meta.launches.get(entry) or (meta.launch if meta.entry == entry else None) or known
-    given = {"block": options.block, "cluster": options.cluster}
-    return msgspec.structs.replace(known, **{key: value for key, value in given.items() if value is not None})
+    return msgspec.structs.replace(
+        known,
+        block=options.block or known.block or (info.block if info else None),
+        cluster=options.cluster or known.cluster or (info.cluster if info else None),
+    )
+
+
+def metrics_of(parts: Parts, entry: str) -> dict[str, int | float]:
+    """Resources of one kernel, as its cubin states them: counts, and sizes in bytes."""
+    info = _info(parts, entry)
+    if info is None:
+        return {}
+    found = {
+        "registers": info.registers,
+        "stack_bytes": info.frame,
+        "shared_bytes": info.shared,
+        "barriers": info.barriers,
+        "code_bytes": info.code_size,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _info(parts: Parts, entry: str) -> KernelInfo | None:
+    kernels = parts.cubin.kernels if parts.cubin else ()
+    return next((kernel for kernel in kernels if kernel.name == entry), None)
 
 
 def _read(bundle: Bundle) -> Raw:

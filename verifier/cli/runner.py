@@ -63,7 +63,9 @@ class Run:
             except VerifierError as error:
                 self.errors.append(error)
             else:
-                self.outcomes.append(msgspec.structs.replace(outcome, toolchain=item.toolchain))
+                self.outcomes.append(
+                    msgspec.structs.replace(outcome, toolchain=item.toolchain, assumptions=item.assumptions)
+                )
                 self.excerpts.add(outcome, item.ptx)
 
     def report(self) -> int:

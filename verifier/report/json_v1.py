@@ -99,12 +99,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """`toolchain` names what built this kernel, as far as that is known."""
+    """`toolchain` names what built this kernel, `assumptions` says what was assumed where launch facts are missing."""
 
     name: str
     arch: str
     source: str
     toolchain: dict[str, str]
+    assumptions: list[str]
     roles: list[Role]
     rules: list[Rule]
     obligations: list[Obligation]
@@ -186,6 +187,7 @@ def _kernel(kernel: KernelOutcome) -> Kernel:
         arch=kernel.arch,
         source=kernel.source,
         toolchain=dict(kernel.toolchain),
+        assumptions=list(kernel.assumptions),
         roles=[Role(name=role.name, warps=list(role.warps)) for role in kernel.roles],
         rules=[_rule(count) for count in kernel.ledger],
         obligations=[

@@ -40,7 +40,9 @@ def render(results: Results, excerpts: Excerpts, paint: Paint = plain) -> str:
                 lines += [*_finding(finding, kernel, excerpts, paint), ""]
     for kernel in results.kernels:
         lines += _unknowns(kernel, paint)
-    lines += [_ledger(kernel, paint) for kernel in results.kernels]
+    for kernel in results.kernels:
+        lines.append(_ledger(kernel, paint))
+        lines += [f"  assumed: {assumption}" for assumption in kernel.assumptions]
     lines.append(_summary(results, paint))
     return "\n".join(lines) + "\n"
 

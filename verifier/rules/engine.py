@@ -11,7 +11,7 @@ import msgspec
 
 from verifier.config import Policy, arch_family
 from verifier.errors import InternalError, VerifierError
-from verifier.findings import Finding, Judgement, Obligation, Verdict
+from verifier.findings import Finding, Judgement, Location, Obligation, Verdict
 
 if TYPE_CHECKING:
     from verifier.rules.registry import Rule
@@ -73,7 +73,11 @@ class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the rules said about one kernel. Whoever loaded it adds `toolchain`, what built it as far as known."""
+    """Everything the rules said about one kernel.
+
+    Whoever loaded it adds `toolchain`, what built it as far as known, and `assumptions`, what had to be assumed about
+    its launch.
+    """
 
     name: str
     arch: str
@@ -84,6 +88,7 @@ class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     ledger: tuple[RuleCount, ...]
     metrics: dict[str, int | float]
     toolchain: dict[str, str] = {}
+    assumptions: tuple[str, ...] = ()
 
 
 def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelOutcome:
@@ -137,13 +142,27 @@ def _not_applicable(rule: Rule, kernel: Subject) -> str:
 
 def _judge(rule: Rule, kernel: Subject, policy: Policy) -> list[Judgement]:
     try:
-        return list(rule.check(kernel, policy))
+        return one_per_place(rule.check(kernel, policy))
     except VerifierError:
         raise
     except Exception as error:
         raise InternalError(
             f"rule {rule.code} failed on kernel {kernel.name}: {type(error).__name__}: {error}", where=kernel.source
         ) from error
+
+
+_WORSE = {Verdict.PROVED: 0, Verdict.UNKNOWN: 1, Verdict.VIOLATED: 2}
+
+
+def one_per_place(judgements: Iterator[Judgement]) -> list[Judgement]:
+    """Streams of one role share code: of several judgements on one place of one role, the worst stands."""
+    worst: dict[tuple[str, Location], Judgement] = {}
+    for judgement in judgements:
+        key = (judgement.role, judgement.location)
+        known = worst.get(key)
+        if known is None or _WORSE[judgement.verdict] > _WORSE[known.verdict]:
+            worst[key] = judgement
+    return list(worst.values())
 
 
 def _obligation(rule: Rule, judgement: Judgement) -> Obligation:

@@ -1,0 +1,76 @@
+"""`verifier verify`: registry, selection, failing and endless compiles. Verdicts are tested where the rules are."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.registry import CASES, KernelCase
+from tests.cli.support import Verifier, one_message
+from verifier.cli import registry
+
+
+def test_list(verifier: Verifier) -> None:
+    ran = verifier("verify", "--list")
+    assert ran.code == 0
+    for case in CASES:
+        assert case.name in ran.out
+        for defect in case.defects:
+            assert f"--defect {defect.name}" in ran.out
+
+
+def test_choose() -> None:
+    known = registry.load_registry()
+    first = CASES[0]
+    assert registry.choose(known, [], None) == list(CASES)
+    assert registry.choose(known, [first.name, first.name], None) == [first]
+    assert registry.choose(known, [], first.defects[0].name) == [first]
+
+
+@pytest.fixture
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Register one kernel module with the given code."""
+    monkeypatch.setenv("VERIFIER_CACHE_DIR", str(tmp_path / "store"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def register(name: str, code: str) -> None:
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(code))
+        case = KernelCase(name=name, module=name, config={}, archs=("sm_100a",))
+        monkeypatch.setattr(sys.modules["kernels.registry"], "CASES", (case,))
+
+    return register
+
+
+def test_a_kernel_that_does_not_compile(verifier: Verifier, registered: Any) -> None:
+    registered("odd_kernel_one", "def build(config, defect):\n    raise ValueError('no such tile')\n")
+    ran = verifier("verify")
+    assert one_message(ran), ran
+    assert "no such tile" in ran.err
+    assert "odd_kernel_one" in ran.err
+
+
+def test_a_kernel_that_compiles_for_ever(verifier: Verifier, registered: Any) -> None:
+    registered("odd_kernel_two", "def build(config, defect):\n    while True:\n        pass\n")
+    ran = verifier("verify", "--timeout", "5")
+    assert one_message(ran), ran
+    assert "odd_kernel_two" in ran.err
+
+
+@pytest.mark.toolchain
+def test_the_second_run_compiles_nothing(verifier: Verifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERIFIER_CACHE_DIR", str(tmp_path))
+    arguments = ("verify", CASES[0].name, "--arch", "sm_100a", "--format", "json")
+    first, second = verifier(*arguments), verifier(*arguments)
+    assert "compiled" in first.err
+    assert "from the store" in second.err
+    assert first.report == second.report
+    (kernel,) = first.report["kernels"]
+    assert kernel["name"] == CASES[0].name
+    assert kernel["source"] == "kernels/gemm_persistent.py"
+    assert len(kernel["roles"]) >= 3
+    assert kernel["toolchain"]["assembler"].startswith("ptxas 13")

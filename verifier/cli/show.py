@@ -1,0 +1,89 @@
+"""`verifier show`: what the verifier sees in a kernel, without a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from verifier.analyses.facts import KernelFacts
+from verifier.cli import output, registry
+from verifier.cli.inputs import Bundle, discover
+from verifier.cli.loading import load_kernels
+from verifier.cli.options import ARCH, launch_options
+from verifier.cli.parts import LoadOptions
+from verifier.errors import ConfigError, VerifierError
+from verifier.launch import Dim3
+from verifier.report import views
+from verifier.report.text import short_name
+
+VIEW_NAMES = ("streams", "cfg", "barriers", "skeleton")
+
+
+@click.command()
+@click.argument("view", type=click.Choice(VIEW_NAMES))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--arch", multiple=True, type=ARCH, help="Only kernels for ARCH; the target of CUDA C++. Repeatable.")
+@click.option("--defect", metavar="NAME", help="With the name of a registered kernel: build it with this defect.")
+@launch_options
+@click.option("--assemble/--no-assemble", default=False, help="Make SASS from PTX that comes without.")
+def show(
+    view: str,
+    paths: tuple[str, ...],
+    arch: tuple[str, ...],
+    defect: str | None,
+    block: Dim3 | None,
+    cluster: Dim3 | None,
+    assemble: bool,
+) -> int:
+    """Print a VIEW of every kernel in PATH..., which are files and folders as for check, or registered kernels."""
+    loading = LoadOptions(archs=arch, block=block, cluster=cluster, assemble=assemble)
+    bundles, errors = _bundles(paths, arch, defect)
+    lines: list[str] = []
+    for item in load_kernels(bundles, loading):
+        if isinstance(item, VerifierError):
+            errors.append(item)
+        else:
+            lines += [*_kernel(item.kernel, view), ""]
+    for error in errors:
+        output.show_error(error)
+    if lines:
+        output.emit(output.printable("\n".join(lines[:-1]) + "\n"))
+    return 2 if errors else 0
+
+
+def _bundles(
+    paths: Sequence[str], archs: Sequence[str], defect: str | None
+) -> tuple[list[Bundle], list[VerifierError]]:
+    """Existing files and folders as they are; other names as registered kernels, compiled first."""
+    files = [Path(path) for path in paths if Path(path).exists() or not _registered(path)]
+    bundles, errors = discover(files)
+    names = [path for path in paths if Path(path) not in files]
+    if defect is not None and not names:
+        raise ConfigError("--defect needs the name of a registered kernel", do="`verifier verify --list` has them")
+    if names:
+        known = registry.load_registry()
+        wanted = registry.requests(registry.choose(known, names, defect), archs, defect)
+        for result in registry.compile_all(wanted, jobs=1, timeout=180):
+            (errors if isinstance(result, VerifierError) else bundles).append(result)  # type: ignore[arg-type]
+    return bundles, errors
+
+
+def _registered(name: str) -> bool:
+    try:
+        registry.load_registry().case(name)
+    except ConfigError:
+        return False
+    return True
+
+
+def _kernel(kernel: KernelFacts, view: str) -> Iterator[str]:
+    yield f"{short_name(kernel.name)} ({kernel.arch})  {kernel.source}"
+    for model in (kernel.ptx, kernel.sass):
+        if model is not None:
+            yield f"  {views.heading(model)}"
+            yield from (f"    {line}" for line in views.VIEWS[view](model))
+            yield from (f"  note: {assumption}" for assumption in model.assumptions)
+    if kernel.ptx is not None and kernel.sass is not None and view == "streams":
+        yield f"  {views.agreement(kernel.ptx, kernel.sass)}"
