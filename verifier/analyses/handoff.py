@@ -15,7 +15,7 @@ from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
 from verifier.isa.ptx_ops import decode
 from verifier.isa.tmem import COLUMN_MASK, accumulator_columns, load_store_columns
-from verifier.model.events import TMEM_WRITES, Event, Kind
+from verifier.model.events import TMEM_ASYNC, TMEM_WRITES, Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.places import Place
 from verifier.model.streams import Stream
@@ -37,6 +37,7 @@ class Columns(msgspec.Struct, frozen=True):
     size: int | None
 
 
+_ACCESSES = TMEM_ASYNC | TMEM_WRITES
 SIGNAL_KINDS = frozenset({Kind.BARRIER_ARRIVE, Kind.CTA_SYNC, Kind.CTA_ARRIVE, Kind.CLUSTER_ARRIVE})
 
 
@@ -48,26 +49,32 @@ class Handoffs:
         self._model = model
         self._writes: dict[tuple[int, int, int], list[Event]] = {}
 
-    def takers(self, stream: Stream, signal: Event, load: Event) -> list[Taker] | None:
-        """Roles to which `signal` of `stream` gives away what `load` reads; None when that cannot be told."""
+    def takers(self, stream: Stream, signal: Event, access: Event) -> list[Taker] | None:
+        """Roles to which `signal` of `stream` gives away what `access` touches; None when that cannot be told.
+
+        What a load reads is taken by a write or a dealloc; what a store or copy writes by any access.
+        """
         waits = self._waits(stream, signal)
         if waits is None:
             return None
-        mine = self.columns(stream, load)
+        mine = self.columns(stream, access)
+        kinds = TMEM_WRITES if access.kind is Kind.TMEM_LOAD else TMEM_WRITES | TMEM_ASYNC
         found = []
         for other, wait in waits:
-            for write in self._writes_after(stream, other, wait):
-                if self._conflicts(stream, other, write, mine):
-                    found.append(Taker(other, wait, write))
+            for use in self._accesses_after(stream, other, wait):
+                if use.kind in kinds and self._conflicts(stream, other, use, mine):
+                    found.append(Taker(other, wait, use))
                     break
         return found
 
-    def _conflicts(self, stream: Stream, other: Stream, write: Event, mine: Columns) -> bool:
-        if other is stream and write.kind is Kind.TMEM_STORE:
-            return False  # each warp stores to its own lanes only (PTX ISA, 9.7.18.5)
-        if write.kind is Kind.TMEM_DEALLOC:
+    def _conflicts(self, stream: Stream, other: Stream, use: Event, mine: Columns) -> bool:
+        if other is stream and use.kind in (Kind.TMEM_STORE, Kind.TMEM_LOAD):
+            return False  # each warp loads and stores its own lanes only (PTX ISA, 9.7.18.5)
+        if use.kind is Kind.TMEM_DEALLOC:
             return True
-        return overlap(mine, self.columns(other, write))
+        if use.kind is Kind.TMEM_MMA and use.source is not None:
+            return True  # the A operand may be what was stored: its columns are not in the opcode
+        return overlap(mine, self.columns(other, use))
 
     def _waits(self, stream: Stream, signal: Event) -> list[tuple[Stream, Event]] | None:
         """Waits that the signal can satisfy."""
@@ -104,8 +111,8 @@ class Handoffs:
     def _flow(self, stream: Stream) -> EventFlow:
         return self._facts.flow(self._model, stream)
 
-    def _writes_after(self, signaller: Stream, stream: Stream, wait: Event) -> list[Event]:
-        """TMEM writes of `stream` reachable from `wait` without another wait for a signal of `signaller`."""
+    def _accesses_after(self, signaller: Stream, stream: Stream, wait: Event) -> list[Event]:
+        """TMEM accesses and deallocs of `stream` reachable from `wait` without another wait for a signal of `signaller`."""
         key = (id(signaller), wait.instr, id(stream))
         found = self._writes.get(key)
         if found is None:
@@ -113,7 +120,7 @@ class Handoffs:
             gates = [e for e in flow.events if e is not wait and self._waits_for(signaller, stream, e)]
             stops = frozenset(e.instr for e in gates)
             reach = flow.may_reach([wait], lambda e: e.instr in stops)
-            found = [e for e in flow.events if e.kind in TMEM_WRITES and reach.get(e.instr)]
+            found = [e for e in flow.events if e.kind in _ACCESSES and reach.get(e.instr)]
             self._writes[key] = found
         return found
 

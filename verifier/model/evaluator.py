@@ -31,7 +31,7 @@ class Evaluator:
         self.context = context
         self.feasible: set[tuple[int, int]] = set()  # (source block, destination block)
         self.known: dict[int, Value] = {}  # SSA value id -> value established by other means
-        self._aligns = aligns
+        self.aligns = aligns
         self._memo: dict[int, Value] = {}
         self._open: set[int] = set()
         self._lent: set[int] = set()  # phis whose own symbol was used before their value was known
@@ -48,7 +48,7 @@ class Evaluator:
         if isinstance(arg, Const):
             return Value(int(arg.value)) if isinstance(arg.value, int) else self.table.value("float", arg.value)
         if isinstance(arg, Sym):
-            return self.table.value("sym", arg.space, arg.name, uniform=True, align=self._aligns.get(arg.name, 1))
+            return self.table.value("sym", arg.space, arg.name, uniform=True, align=self.aligns.get(arg.name, 1))
         if isinstance(arg, SReg):
             known = self.context.sregs.get(arg.name)
             return known if known is not None else self.table.value("sreg", arg.name, uniform=_uniform(arg.name))

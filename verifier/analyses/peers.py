@@ -1,0 +1,116 @@
+"""What a wait receives from peer CTAs: who completes its barrier remotely, and which reads follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from verifier.analyses.flow import EventFlow
+from verifier.model.barriers import BarrierUse
+from verifier.model.events import Event, Kind
+from verifier.model.kernel import KernelModel
+from verifier.model.places import Place
+from verifier.model.streams import Stream
+
+# Completions by a thread of a peer: its own history is published. Others publish the bytes they moved.
+_THREADS = frozenset({Kind.ASYNC_STORE, Kind.ASYNC_REDUCE, Kind.BARRIER_ARRIVE, Kind.BARRIER_COMPLETE})
+_ENGINES = frozenset({Kind.BULK_LOAD, Kind.BULK_PEER, Kind.TMEM_COMMIT, Kind.CLC_CANCEL})
+
+
+class PeerData(msgspec.Struct, frozen=True):
+    """`threads`: remote completions by threads; `reads`: loads that may read what those threads wrote.
+
+    `unresolved` says why it cannot be told, or is empty.
+    """
+
+    threads: tuple[BarrierUse, ...]
+    reads: tuple[Event, ...]
+    unresolved: str = ""
+
+
+def peer_data(model: KernelModel, flow: EventFlow, wait: Event) -> PeerData | None:
+    """What `wait` receives from peers; None when no peer completes its barrier."""
+    barriers = [use.barrier for use in model.barriers.of(flow.stream, wait)]
+    remote = [use for use in model.barriers.uses if use.barrier in barriers and _by_peer(use)]
+    threads = tuple(use for use in remote if use.event.kind in _THREADS)
+    stray = _stray(model)
+    if not barriers:
+        return PeerData((), (), "the wait's barrier is not resolved") if remote or stray or _any_remote(model) else None
+    if stray and not threads:
+        return PeerData((), (), f"a peer completes a barrier that is not resolved ({stray.opcode.split('.')[0]})")
+    if not remote:
+        return None
+    return PeerData(threads, tuple(_reads(model, flow, wait, threads)))
+
+
+def _by_peer(use: BarrierUse) -> bool:
+    if use.event.kind in _THREADS:
+        return use.remote and not (use.event.kind is Kind.BARRIER_ARRIVE and use.event.size is not None)
+    spread = use.event.has("multicast::cluster") or use.event.has("cta_group::2")
+    return use.event.kind in _ENGINES and (use.remote or spread)
+
+
+def _any_remote(model: KernelModel) -> bool:
+    return any(_by_peer(use) for use in model.barriers.uses)
+
+
+def _stray(model: KernelModel) -> Event | None:
+    """A remote completion by a thread whose barrier could not be resolved."""
+    for stream, event in model.barriers.unresolved:
+        if event.kind in _THREADS and model.place(stream, event, event.barrier).remote:
+            return event
+    return None
+
+
+def _reads(model: KernelModel, flow: EventFlow, wait: Event, threads: Sequence[BarrierUse]) -> Iterator[Event]:
+    """Loads after `wait` of places that the completing threads wrote, or of a peer's shared memory."""
+    written = list(_written(model, threads))
+    reach = flow.may_reach([wait], lambda e: False)
+    for event in flow.events:
+        if event.kind is Kind.LOAD and reach.get(event.instr) and event.space not in ("param", "const", "global"):
+            place = model.place(flow.stream, event, event.address)
+            arrives = any(use.event.kind is Kind.BARRIER_ARRIVE for use in threads)
+            if (place.remote and arrives) or any(_same_region(place, event.width, w) for w in written):
+                yield event
+
+
+class _Region(msgspec.Struct, frozen=True):
+    """Bytes [start, end) of an object; end None: not known."""
+
+    place: Place
+    start: int
+    end: int | None
+
+
+def _written(model: KernelModel, threads: Sequence[BarrierUse]) -> Iterator[_Region]:
+    """Regions of the receiver's shared memory that the threads write from afar."""
+    for use in threads:
+        if use.event.kind in (Kind.ASYNC_STORE, Kind.ASYNC_REDUCE):
+            yield from _region(model, use.stream, use.event)
+    senders = {id(u.stream): u.stream for u in threads if u.event.kind is Kind.BARRIER_ARRIVE}
+    for stream in senders.values():
+        for event in model.events:
+            if event.kind in (Kind.STORE, Kind.ATOMIC) and stream.runs(event):
+                place = model.place(stream, event, event.address)
+                if place.remote:
+                    yield from _region(model, stream, event)
+
+
+def _region(model: KernelModel, stream: Stream, event: Event) -> Iterator[_Region]:
+    place = model.place(stream, event, event.address)
+    end = None if place.stage or place.base is None else max(place.offsets) + event.width
+    yield _Region(place, place.first, end)
+
+
+def _same_region(place: Place, width: int, region: _Region) -> bool:
+    """Whether a load may read a region.
+
+    With loop- or thread-dependent terms on either side only the constant parts can be compared: a load that starts
+    before the region cannot be told to reach it.
+    """
+    if place.remote or place.base is None or place.base is not region.place.base:
+        return False
+    if region.end is None or place.stage:
+        return place.first + width > region.start and (region.end is None or place.first < region.end)
+    return any(o < region.end and o + width > region.start for o in place.offsets)
