@@ -78,18 +78,19 @@ def _open(cubin: bytes, name: str) -> ELFFile:
 
     if cubin[:4] != b"\x7fELF":
         raise InputError("not a cubin: it does not begin as an ELF file", where=name, do=_HELP)
-    if len(cubin) < _HEADER_BYTES or _section_table_end(cubin) > len(cubin):
-        raise InputError(f"truncated: its section table is not within its {len(cubin)} bytes", where=name, do=_HELP)
+    if len(cubin) < _HEADER_BYTES or _tables_end(cubin) > len(cubin):
+        raise InputError(f"truncated: its tables are not within its {len(cubin)} bytes", where=name, do=_HELP)
     try:
         return ELFFile(io.BytesIO(cubin))
     except Exception as error:
         raise InputError(f"not a cubin: {_reason(error)}", where=name, do=_HELP) from error
 
 
-def _section_table_end(cubin: bytes) -> int:
-    (offset,) = struct.unpack_from("<Q", cubin, 0x28)
-    size, count = struct.unpack_from("<HH", cubin, 0x3A)
-    return int(offset) + int(size) * int(count)
+def _tables_end(cubin: bytes) -> int:
+    """Where the later of section table and segment table ends by the ELF header; ptxas puts them at the end."""
+    segments, sections = struct.unpack_from("<QQ", cubin, 0x20)
+    segment_size, segment_count, section_size, section_count = struct.unpack_from("<4H", cubin, 0x36)
+    return max(int(segments + segment_size * segment_count), int(sections + section_size * section_count))
 
 
 def _reason(error: Exception) -> str:

@@ -74,7 +74,7 @@ class _Drain(threading.Thread):
         self.overflow = False
 
     def run(self) -> None:
-        with contextlib.suppress(ValueError, OSError):
+        with contextlib.suppress(ValueError, OSError), self._pipe:
             while chunk := self._pipe.read1(1 << 16):  # type: ignore[attr-defined]
                 self._take(chunk)
 
@@ -133,7 +133,8 @@ def run_limited(
         out=bytes(out.kept),
         err=bytes(err.kept[-err_tail:]),
         seconds=time.monotonic() - started,
-        stopped=stopped,
+        # The last of the output may arrive after the end of the program.
+        stopped="output" if out.overflow else stopped,
     )
 
 
@@ -142,7 +143,7 @@ def _wait(process: subprocess.Popen[bytes], out: _Drain, deadline: float, cancel
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=_POLL_SECONDS)
-            return "output" if out.overflow else ""
+            return ""
         if cancel is not None and cancel.is_set():
             raise Cancelled
         if out.overflow:
