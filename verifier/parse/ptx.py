@@ -27,8 +27,8 @@ from verifier.parse.ptx_ast import (
     ScopeEnd,
     Statement,
 )
-from verifier.parse.ptx_shapes import PtxShapes, Rejected, default_shapes
-from verifier.parse.ptx_template import Build
+from verifier.parse.ptx_shapes import PtxShapes, default_shapes
+from verifier.parse.ptx_text import Rejected
 from verifier.parse.source import Source, Span
 
 _CALLS = ("call", "call.uni")
@@ -39,8 +39,9 @@ def parse_ptx(source: Source, shapes: PtxShapes | None = None) -> PtxFile:
 
     `shapes` is the memo to use, by default the one that this process shares; `PtxShapes()` is an empty one.
     """
-    reader = _Reader(source, shapes if shapes is not None else default_shapes())
-    statements = reader.read()
+    known = default_shapes() if shapes is None else shapes
+    statements = _Reader(source, known).read()
+    known.trim()
     if not statements:
         raise _empty(source)
     return PtxFile(source, tuple(statements))
@@ -193,8 +194,8 @@ class _Reader:
 
     def _body(self, at: int) -> int:
         """Statements up to the end of the function; returns the offset behind it. Raises `_Stuck`."""
-        split, kinds, objects = ptx_text.LEAF.split, self._shapes.kinds, self._shapes.objects
-        append, plain, calls = self._out.append, self._shapes.built["i"], self._shapes.built["c"]
+        shapes, append, split = self._shapes, self._out.append, ptx_text.LEAF.split
+        common, objects = shapes.common, shapes.objects
         for match in ptx_text.BODY.finditer(self._text, at):
             if match.lastindex != ptx_text.INSTRUCTION:
                 at = self._other(match)
@@ -205,21 +206,18 @@ class _Reader:
             start, at = match.start(2 if guard is None else 1), match.end()
             parts = split(text)
             leaves = parts[1::2]
-            shape = "".join([kinds[leaf] for leaf in leaves]) + "\0" + "\0".join(parts[::2])
-            built = calls if opcode in _CALLS else plain
-            build = built.get(shape) or self._cold("c" if built is calls else "i", shape, text, start)
-            if build is None:
-                self._alone(start, at)
-                continue
-            operands = build(leaves, [objects[leaf] for leaf in leaves], None)
+            build = common.get("\0".join(parts[::2])) if opcode not in _CALLS else None
+            try:
+                if build is None:
+                    build = shapes.operands(text, opcode in _CALLS)
+                    if build is None:
+                        self._alone(start, at)
+                        continue
+                operands = build(leaves, [objects[leaf] for leaf in leaves], None)
+            except Rejected:
+                raise _Stuck(start) from None
             append(Instruction(Span(start, at), self._guard(guard) if guard else None, intern(opcode), operands))
         raise _Stuck(at)
-
-    def _cold(self, kind: str, shape: str, text: str, start: int) -> Build | None:
-        try:
-            return self._shapes.find(kind, shape, text)
-        except Rejected:
-            raise _Stuck(start) from None
 
     def _guard(self, text: str) -> Guard:
         guard = self._guards.get(text)

@@ -2,6 +2,8 @@
 
 Names are kept as written: `%r1`, `%tid.x`, `LAB_WAIT`, `__dynamic_shmem__`; whether a name is a register,
 a symbol, a label or a special register is decided by `model.program`, which knows the scopes.
+
+Nodes are immutable and form trees, so the garbage collector need not look at them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -26,38 +28,38 @@ class Sink(msgspec.Struct, frozen=True, gc=False):
     """The `_` operand."""
 
 
-class Not(msgspec.Struct, frozen=True):
+class Not(msgspec.Struct, frozen=True, gc=False):
     """`!%p`."""
 
     operand: Name
 
 
-class Pair(msgspec.Struct, frozen=True):
+class Pair(msgspec.Struct, frozen=True, gc=False):
     """`first|second`, as in `elect.sync _|%p` and `shfl.sync.idx.b32 %r|%p`."""
 
     first: Name | Sink
     second: Name | Sink
 
 
-class Sum(msgspec.Struct, frozen=True):
+class Sum(msgspec.Struct, frozen=True, gc=False):
     """`symbol+offset` outside brackets."""
 
     base: Name
     offset: int
 
 
-class Element(msgspec.Struct, frozen=True):
+class Element(msgspec.Struct, frozen=True, gc=False):
     """`array[index]` outside brackets."""
 
     base: Name
     index: int
 
 
-class Vector(msgspec.Struct, frozen=True):
+class Vector(msgspec.Struct, frozen=True, gc=False):
     items: tuple[Operand, ...]
 
 
-class Address(msgspec.Struct, frozen=True):
+class Address(msgspec.Struct, frozen=True, gc=False):
     """`[base+offset, extra...]`; `extra` holds the coordinate vector of tensor operands."""
 
     base: Name | Imm
@@ -65,7 +67,7 @@ class Address(msgspec.Struct, frozen=True):
     extra: tuple[Operand, ...] = ()
 
 
-class Args(msgspec.Struct, frozen=True):
+class Args(msgspec.Struct, frozen=True, gc=False):
     """A parenthesised list, as in `call (ret), fn, (a, b);`."""
 
     items: tuple[Operand, ...]
@@ -81,27 +83,27 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     negated: bool
 
 
-class Instruction(msgspec.Struct, frozen=True):
+class Instruction(msgspec.Struct, frozen=True, gc=False):
     span: Span
     guard: Guard | None
     opcode: str  # with all modifiers, as written: "mbarrier.try_wait.parity.shared::cta.b64"
     operands: tuple[Operand, ...]
 
 
-class Label(msgspec.Struct, frozen=True):
+class Label(msgspec.Struct, frozen=True, gc=False):
     span: Span
     name: str
 
 
-class ScopeBegin(msgspec.Struct, frozen=True):
+class ScopeBegin(msgspec.Struct, frozen=True, gc=False):
     span: Span
 
 
-class ScopeEnd(msgspec.Struct, frozen=True):
+class ScopeEnd(msgspec.Struct, frozen=True, gc=False):
     span: Span
 
 
-class Loc(msgspec.Struct, frozen=True):
+class Loc(msgspec.Struct, frozen=True, gc=False):
     """`.loc file line column [, function_name ..., inlined_at file line column]`."""
 
     span: Span
@@ -112,7 +114,7 @@ class Loc(msgspec.Struct, frozen=True):
     function_name: str | None = None
 
 
-class FileDecl(msgspec.Struct, frozen=True):
+class FileDecl(msgspec.Struct, frozen=True, gc=False):
     """`.file index "path" [, timestamp, size]`."""
 
     span: Span
@@ -121,7 +123,7 @@ class FileDecl(msgspec.Struct, frozen=True):
     stamp: tuple[int, int] | None = None
 
 
-class RegDecl(msgspec.Struct, frozen=True):
+class RegDecl(msgspec.Struct, frozen=True, gc=False):
     """`.reg .b32 %r<40>, x;`: names with the count of the `<n>` form, or None."""
 
     span: Span
@@ -129,7 +131,7 @@ class RegDecl(msgspec.Struct, frozen=True):
     names: tuple[tuple[str, int | None], ...]
 
 
-class VarDecl(msgspec.Struct, frozen=True):
+class VarDecl(msgspec.Struct, frozen=True, gc=False):
     """A variable in a state space: `.shared .align 8 .b64 full[2];`. `dims` is () for a scalar; an open
     dimension (`[]`) is None. A declaration of several variables gives one of these each, with the same span.
     `initializer` is the text after `=` without blanks."""
@@ -152,7 +154,7 @@ class Pointer(msgspec.Struct, frozen=True, gc=False):
     align: int | None
 
 
-class Param(msgspec.Struct, frozen=True):
+class Param(msgspec.Struct, frozen=True, gc=False):
     type: str
     name: str
     align: int | None = None
@@ -161,7 +163,7 @@ class Param(msgspec.Struct, frozen=True):
     space: str = "param"  # or "reg"
 
 
-class FunctionHeader(msgspec.Struct, frozen=True):
+class FunctionHeader(msgspec.Struct, frozen=True, gc=False):
     """`.visible .entry name (params) .reqntid 192, 1, 1`. `directives` holds the performance directives (with
     their dot; a `.pragma` with its strings) and their integer arguments; `is_definition` is False for a prototype
     that ends in `;`. The body follows as statements between a ScopeBegin and its ScopeEnd."""
@@ -177,7 +179,7 @@ class FunctionHeader(msgspec.Struct, frozen=True):
     attributes: tuple[str, ...] = ()
 
 
-class BranchTargets(msgspec.Struct, frozen=True):
+class BranchTargets(msgspec.Struct, frozen=True, gc=False):
     """`label: .branchtargets L0, L1;`."""
 
     span: Span
@@ -185,7 +187,7 @@ class BranchTargets(msgspec.Struct, frozen=True):
     targets: tuple[str, ...]
 
 
-class Directive(msgspec.Struct, frozen=True):
+class Directive(msgspec.Struct, frozen=True, gc=False):
     """Any other directive: `.version 8.8`, `.target sm_100a, debug`, `.pragma "nounroll";`.
 
     Strings are without quotes. A `.section` has its name and then one argument an item (`.b8 1,2`, `label:`);
@@ -211,7 +213,7 @@ Statement = (
 )
 
 
-class PtxFile(msgspec.Struct, frozen=True):
+class PtxFile(msgspec.Struct, frozen=True, gc=False):
     """All statements of one file, in order."""
 
     source: Source

@@ -220,7 +220,7 @@ class Builder(Operands):
 
     def declarator(self, children: Children) -> tuple[str, tuple[int | None, ...], str | None]:
         dims = tuple(item[0] for item in children if isinstance(item, tuple))
-        initializer = next((item for item in children if type(item) is str), None)
+        initializer = self.initializer_of(children[-2], children[-1]) if type(children[-1]) is str else None
         return self.text_of(children[0]), dims, initializer
 
     def dimension(self, children: Children) -> tuple[int | None]:

@@ -56,9 +56,7 @@ class Engine:
         """Statements of `text`, which lies `base` characters into `source`. Raises `ParseError`."""
         return self._run(source, text, base, start, None)[0]
 
-    def learn(
-        self, source: Source, text: str, base: int, start: str, holes: dict[int, tuple[int, str]] | None
-    ) -> object:
+    def learn(self, text: str, start: str, holes: dict[int, tuple[int, str]] | None) -> object:
         """Parse one statement or part with its leaves replaced by `holes`. Raises `ParseError` or `Unlearnable`."""
         out, result = self._run(Source("", text), text, 0, start, holes)
         if isinstance(result, Param):

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 from typing import NoReturn, cast
 
-import msgspec
 from lark import Token
 
 from verifier.errors import ParseError
 from verifier.parse import ptx_literals as literals
 from verifier.parse.ptx_ast import Imm, Name, Statement
+from verifier.parse.ptx_template import Hole
 from verifier.parse.source import Source, Span
-
-
-class Hole(msgspec.Struct, frozen=True, gc=False):
-    """The n-th leaf of a statement, as an operand ("o"), text ("s"), text of a quoted string ("q") or integer ("x")."""
-
-    role: str
-    index: int
 
 
 class Unlearnable(Exception):
@@ -77,6 +70,15 @@ class Leaves:
         if self._holes is not None:
             return cast(str, self._hole("q", start_of(token), token.value))
         return cast(str, token.value[1:-1])
+
+    def initializer_of(self, equal: Token, text: str) -> str:
+        """What follows `=` in a declaration; as a leaf, it has the sign and blanks."""
+        if self._holes is not None:
+            index, leaf = self._holes.get(start_of(equal), (-1, ""))
+            if "".join(leaf[1:].split()) != text:
+                raise Unlearnable
+            return cast(str, Hole("a", index))
+        return text
 
     def number_at(self, start: int, text: str) -> Imm:
         """The literal `text`, which has its sign when there is one."""

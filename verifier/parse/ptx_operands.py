@@ -8,7 +8,8 @@ from lark import Token
 
 from verifier.parse import ptx_literals as literals
 from verifier.parse.ptx_ast import Address, Args, Element, Imm, Name, Not, Operand, Pair, Sink, Sum, Vector
-from verifier.parse.ptx_leaves import Hole, Leaves, Unlearnable, start_of
+from verifier.parse.ptx_leaves import Leaves, Unlearnable, start_of
+from verifier.parse.ptx_template import Hole
 
 Children = list[Any]
 

@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING
 
 from verifier.errors import ParseError
 from verifier.parse import ptx_text
-from verifier.parse.ptx_ast import Operand
-from verifier.parse.ptx_template import FORMAT, BadTemplate, Build, Template, compile_template, encode, holes_of
+from verifier.parse.ptx_ast import Sink
+from verifier.parse.ptx_template import (
+    FORMAT,
+    BadTemplate,
+    Build,
+    Template,
+    compile_template,
+    encode,
+    holes_of,
+    takes_any_operand,
+)
+from verifier.parse.ptx_text import Rejected
 from verifier.parse.shapes import ShapeMemo, fingerprint, grammar_text
 from verifier.parse.source import Span
 
@@ -31,8 +41,12 @@ _FRAMES = {"i": ("o ", ";"), "c": ("call ", ";")}
 """What makes a statement of operands."""
 
 
-class Rejected(Exception):
-    """Lark does not accept this text, or not on its own."""
+MAX_LEAVES = 500_000
+"""Most leaves that are kept between files."""
+
+
+_NO_OPERAND = Sink()
+"""Stands in for strings and initializers, which templates use as text only."""
 
 
 class PtxShapes:
@@ -41,64 +55,86 @@ class PtxShapes:
     def __init__(self, seed: Path | None = None, store: Path | None = None) -> None:
         print_of = fingerprint(grammar_text("ptx"), FORMAT)
         self.memo: ShapeMemo[Template] = ShapeMemo(list, print_of, seed=seed, store=store)
-        self.built: dict[str, dict[str, Build | None]] = {kind: {} for kind in _STARTS}
+        self.common: dict[str, Build] = {}  # operands by what is between their leaves, where any leaf will do
         self.objects = ptx_text.Objects()
-        self.kinds = ptx_text.Kinds()
-
-    def leaves(self, text: str) -> tuple[str, list[str], list[Operand]]:
-        """Shape of a text without its kind, its leaves, and these as operands."""
-        parts = ptx_text.LEAF.split(text)
-        leaves = parts[1::2]
-        kinds, objects = self.kinds, self.objects
-        shape = "".join([kinds[leaf] for leaf in leaves]) + "\0" + "\0".join(parts[::2])
-        return shape, leaves, [objects[leaf] for leaf in leaves]
+        self._kinds = ptx_text.Kinds()
+        self._built: dict[str, Build | None] = {}
 
     def part(self, kind: str, text: str, span: Span | None = None) -> object:
         """What `text` says. Raises `Rejected` when Lark has to see more than this text."""
-        shape, leaves, objects = ("\0" + text, [], []) if kind == "w" else self.leaves(text)
-        build = self.find(kind, shape, text)
+        parts = [text] if kind == "w" else ptx_text.LEAF.split(text)
+        leaves = parts[1::2]
+        build = self._find(kind, parts, text)
         if build is None:
             raise Rejected
-        return build(leaves, objects, span)
+        operands = [_NO_OPERAND if leaf[0] in '"=' else self.objects[leaf] for leaf in leaves]
+        return build(leaves, operands, span)
 
-    def find(self, kind: str, shape: str, text: str) -> Build | None:
-        """How to build a text of this shape; None when only Lark can. Raises `Rejected`."""
-        built = self.built[kind]
-        if shape not in built:
-            built[shape] = self._find(kind, shape, text)
-        return built[shape]
+    def operands(self, text: str, call: bool) -> Build | None:
+        """How to build the operands in `text`; None when only Lark can. Raises `Rejected`."""
+        parts = ptx_text.LEAF.split(text)
+        if call:
+            return self._find("c", parts, text)
+        between = "\0".join(parts[::2])
+        build = self._stored("i\0" + between, len(parts) // 2) or self._find("i", parts, text)
+        if build is not None and "i\0" + between in self.memo.table:
+            self.common[between] = build
+        return build
 
-    def _find(self, kind: str, shape: str, text: str) -> Build | None:
-        count = len(shape.split("\0", 1)[0])
-        stored = self.memo.table.get(kind + shape)
-        if stored is not None:
-            try:
-                return compile_template(stored, count)
-            except BadTemplate:
-                del self.memo.table[kind + shape]
-        if "?" in shape[:count]:
+    def trim(self) -> None:
+        """Forget leaves when there are many: they are remembered for speed alone."""
+        if len(self.objects) > MAX_LEAVES:
+            self.objects.clear()
+            self._kinds.clear()
+
+    def _find(self, kind: str, parts: list[str], text: str) -> Build | None:
+        shape = f"{kind}{''.join(map(self._kinds.__getitem__, parts[1::2]))}\0" + "\0".join(parts[::2])
+        if shape in self._built:
+            return self._built[shape]
+        build = self._stored(shape, len(parts) // 2)
+        if build is None and "?" not in shape.split("\0", 1)[0]:
+            build = self._learn(kind, shape, parts, text)
+        self._built[shape] = build
+        return build
+
+    def _stored(self, shape: str, count: int) -> Build | None:
+        template = self.memo.table.get(shape)
+        if template is None:
             return None
-        template = self._learn(kind, text, count)
-        return None if template is None else compile_template(self.memo.learn(kind + shape, template), count)
-
-    def _learn(self, kind: str, text: str, count: int) -> Template | None:
-        from verifier.parse.ptx_lark import engine
-        from verifier.parse.ptx_leaves import Unlearnable
-
-        before, after = _FRAMES.get(kind, ("", ""))
-        holes = None if kind == "w" else _holes(text, len(before))
         try:
-            result = engine().learn(before + text + after, _STARTS[kind], holes)
-        except ParseError:
-            raise Rejected from None
-        except Unlearnable:
+            return compile_template(template, count)
+        except BadTemplate:
+            del self.memo.table[shape]
             return None
-        if kind in _FRAMES:
-            assert isinstance(result, tuple)
-            result = result[0].operands
-        template = encode(result)
-        assert template is not None
-        return template if sorted(holes_of(template)) == list(range(count)) else None
+
+    def _learn(self, kind: str, shape: str, parts: list[str], text: str) -> Build | None:
+        template = learn(kind, text)
+        if template is None:
+            return None
+        if kind == "i" and takes_any_operand(template):
+            shape = "i\0" + "\0".join(parts[::2])
+        return compile_template(self.memo.learn(shape, template), len(parts) // 2)
+
+
+def learn(kind: str, text: str) -> Template | None:
+    """What Lark makes of a text of this kind; None when that is not a function of its leaves. Raises `Rejected`."""
+    from verifier.parse.ptx_lark import engine
+    from verifier.parse.ptx_leaves import Unlearnable
+
+    before, after = _FRAMES.get(kind, ("", ""))
+    holes = None if kind == "w" else _holes(text, len(before))
+    try:
+        result = engine().learn(before + text + after, _STARTS[kind], holes)
+    except ParseError:
+        raise Rejected from None
+    except Unlearnable:
+        return None
+    if kind in _FRAMES:
+        assert isinstance(result, tuple)
+        result = result[0].operands
+    template = encode(result)
+    assert template is not None
+    return template if sorted(holes_of(template)) == list(range(len(holes or ()))) else None
 
 
 def _holes(text: str, shift: int) -> dict[int, tuple[int, str]]:

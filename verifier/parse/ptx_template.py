@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from verifier.parse import ptx_ast
-from verifier.parse.ptx_leaves import Hole
 from verifier.parse.source import Span
 
 FORMAT = "ptx-template-1"
@@ -48,6 +47,14 @@ _CLASSES = {
 _SINK = ptx_ast.Sink()
 
 
+class Hole(msgspec.Struct, frozen=True, gc=False):
+    """The n-th leaf of a statement: as an operand ("o"), integer ("x"), text ("s"), text of a quoted string ("q") or
+    of an initializer ("a")."""
+
+    role: str
+    index: int
+
+
 class BadTemplate(ValueError):
     """A stored template that makes no sense: it counts as not stored."""
 
@@ -73,9 +80,19 @@ def holes_of(template: object) -> list[int]:
     """Leaf numbers in a template, in order of appearance."""
     if not isinstance(template, list) or not template:
         return []
-    if template[0] in ("o", "s", "q", "x"):
+    if template[0] in _LEAF_BUILDERS:
         return [template[1]]
     return [index for item in template[1:] for index in holes_of(item)]
+
+
+def takes_any_operand(template: object) -> bool:
+    """True when a name and a number may stand in every place that a leaf takes."""
+    if not isinstance(template, list):
+        return True
+    tag, *rest = template
+    if tag == "Address" and rest[1] != ["k", 0]:
+        return False
+    return tag in ("o", "k", "Sink") or (tag in ("t", "Vector", "Address") and all(map(takes_any_operand, rest)))
 
 
 def compile_template(template: object, leaves: int) -> Build:
@@ -110,11 +127,21 @@ def _string(index: int) -> Build:
     return lambda texts, objects, span: texts[index][1:-1]
 
 
+def _initializer(index: int) -> Build:
+    return lambda texts, objects, span: "".join(texts[index][1:].split())
+
+
 def _integer(index: int) -> Build:
     return lambda texts, objects, span: objects[index].value  # type: ignore[union-attr]
 
 
-_LEAF_BUILDERS: dict[str, Callable[[int], Build]] = {"o": _operand, "s": _text, "q": _string, "x": _integer}
+_LEAF_BUILDERS: dict[str, Callable[[int], Build]] = {
+    "o": _operand,
+    "s": _text,
+    "q": _string,
+    "a": _initializer,
+    "x": _integer,
+}
 
 
 def _constant(rest: list[Any]) -> Build:

@@ -35,10 +35,10 @@ COMMENT = re.compile(r'"[^"]*"|//[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|#[^\n]*')
 _FRESH = r"(?<![.\w$%])"
 LEAF = re.compile(
     rf"({_STRING}|(?:-|{_FRESH})\.?\d[\w$.]*(?:(?<=[eE])[+-]\d+)?"
-    rf"|{_FRESH}(?!(?:function_name|inlined_at)\b){_NAME})",
+    rf"|=[^;\"]*|{_FRESH}(?!(?:function_name|inlined_at)\b){_NAME})",
     re.ASCII,
 )
-"""A name, number or string. `split` gives what is fixed and what varies in turn."""
+"""A name, number, string or initializer. `split` gives what is fixed and what varies in turn."""
 
 _DECLARATION = rf"{_LINKAGE}\.(?:reg|param|shared|global|const|local|tex)\b[^;\"]*;"
 _LOC = (
@@ -107,8 +107,21 @@ def _blank(match: re.Match[str]) -> str:
     return found if found[0] == '"' else " " * len(found)
 
 
+_BASE = rf"(?:{_NAME}\s*\(\s*{_NAME}\s*\)|{_NAME})(?:\s*[+-]\s*{terminal('INT')})*"
+_INITIAL = rf"(?:[+-]?(?:{terminal('FLOAT')}|{terminal('INT')})|{_BASE}|{terminal('INT')}\s*\(\s*{_BASE}\s*\))"
+_INITIALIZER = re.compile(rf"=\s*(?:{_INITIAL}|\{{\s*{_INITIAL}(?:\s*,\s*{_INITIAL})*\s*\}})\s*")
+"""The initializers that need no Lark: one value, or a flat list."""
+
+
+_NOT_A_NAME = frozenset('"=-.0123456789')
+
+
+class Rejected(Exception):
+    """Lark does not accept this text, or not on its own."""
+
+
 class Objects(dict[str, Operand]):
-    """Leaf to operand, each made once."""
+    """Leaf to operand, each made once. Raises `Rejected` for what is no operand."""
 
     def __missing__(self, leaf: str) -> Operand:
         self[leaf] = made = self._make(leaf)
@@ -116,9 +129,11 @@ class Objects(dict[str, Operand]):
 
     @staticmethod
     def _make(leaf: str) -> Operand:
-        if kind_of(leaf) in "IMFG":
-            return Imm(literals.decode(leaf), leaf)
-        return Name(leaf)
+        if leaf[0] not in _NOT_A_NAME:
+            return Name(leaf)
+        if kind_of(leaf) not in "IMFG":
+            raise Rejected
+        return Imm(literals.decode(leaf), leaf)
 
 
 class Kinds(dict[str, str]):
@@ -135,12 +150,14 @@ _FLOAT = re.compile(terminal("FLOAT"))
 
 def kind_of(leaf: str) -> str:
     """What a leaf is to the grammar: N name, D name with a suffix, S string, I integer, M negative integer, F float,
-    G negative float, ? none of these."""
+    G negative float, A initializer, ? none of these."""
     first = leaf[0]
+    if first not in _NOT_A_NAME:
+        return "D" if "." in leaf else "N"
     if first == '"':
         return "S"
-    if first not in "-.0123456789":
-        return "D" if "." in leaf else "N"
+    if first == "=":
+        return "A" if _INITIALIZER.fullmatch(leaf) else "?"
     if len(leaf) > literals.MAX_DIGITS:
         return "?"
     digits = leaf[1:] if first == "-" else leaf
