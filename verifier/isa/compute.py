@@ -247,7 +247,7 @@ def _lop3_nonzero(calc: Calculator[T], _width: int, args: Sequence[T]) -> T:
 
 
 def _lop3_by_parts(calc: Calculator[T], width: int, args: Sequence[T]) -> T:
-    """(a, b, c, table): as at most two bitwise operations on inputs that may be inverted, where there is such a form."""
+    """(a, b, c, table): at most two bitwise operations on inputs that may be inverted, where there is such a form."""
     form = logic_form(calc.number(args[3]) & 0xFF)
     if form is None:
         return calc.apply("lop3_table", width, *args)
@@ -265,7 +265,7 @@ LogicForm = tuple[tuple[int, ...], tuple[str, ...], int]
 
 
 def logic_form(table: int) -> LogicForm | None:
-    """(inputs in order, operations between them from the left, mask of inverted inputs) that compute lop3 of `table`."""
+    """(inputs in order, operations between them from the left, mask of inverted inputs) that compute lop3."""
     return _logic_forms().get(table)
 
 

@@ -188,3 +188,19 @@ def writes_flags(op: SassOp) -> tuple[str, ...]:
     if op.row.results is not Results.FLAGS:
         return ()
     return tuple(f"UP{n}" for n in range(7)) if op.root == "UR2UP" else tuple(f"P{n}" for n in range(7))
+
+
+def bundle_registers(op: SassOp, place: int) -> int:
+    """Consecutive uniform registers that bracketed operand `place` of a bulk copy stands for.
+
+    Tensor loads: shared address, barrier, coordinates; tensor stores: shared address, coordinates; bulk copies to
+    shared memory: shared address, barrier. Global addresses and tensor maps are 64-bit.
+    """
+    rank = next((int(word[0]) for word in op.words if word in ("1D", "2D", "3D", "4D", "5D")), 0)
+    if op.root in ("UTMALDG", "UTMAPF"):
+        return 2 + rank if place == 0 else 2
+    if op.root in ("UTMASTG", "UTMAREDG"):
+        return 1 + rank if place == 0 else 2
+    if op.root in ("UBLKCP", "UBLKRED"):
+        return 2 if place == 0 or op.words[:2] == ("S", "G") else 1
+    return 2 if op.root in ("UTMACCTL", "UBLKPF") else 1
