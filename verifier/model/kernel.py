@@ -97,8 +97,10 @@ class KernelModel:
             e for e in self.events if e.kind is Kind.LOAD and (e.space or "").startswith("shared") and e.width == 4
         ]
         for stream in self.streams:
-            stream.evaluator.known.update(self._slot_loads(stream, loads, slots))
-            stream.evaluator.forget()
+            found = self._slot_loads(stream, loads, slots)
+            for evaluator in stream.by_rank:
+                evaluator.known.update(found)
+                evaluator.forget()
 
     def _slot_loads(
         self, stream: Stream, loads: list[Event], slots: set[tuple[Symbol | None, Lanes]]

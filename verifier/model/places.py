@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from verifier.model.evaluator import Evaluator
 from verifier.model.program import AddressExpr
 from verifier.model.streams import Stream
 from verifier.model.symbolic import remote_target
@@ -15,8 +16,8 @@ class Place(msgspec.Struct, frozen=True):
 
     `base` is the object's symbol (a variable, a parameter, the TMEM allocation), None when the address is not affine in
     one object. `offset` is in bytes (columns, for TMEM), per lane where lanes differ. `stage` holds the terms that change
-    from iteration to iteration. `remote` says that the address was mapped to another CTA; `rank` is which (None: the
-    even CTA of the pair).
+    from iteration to iteration. `mapped` says that the address went through `mapa` (or the even-CTA mask), to `rank`
+    (None: the even CTA of the pair); `remote`, that this is or may be another CTA than the warp's own.
     """
 
     base: Symbol | None
@@ -24,6 +25,7 @@ class Place(msgspec.Struct, frozen=True):
     stage: tuple[tuple[Symbol, int], ...] = ()
     remote: bool = False
     rank: Value | None = None
+    mapped: bool = False
 
     @property
     def resolved(self) -> bool:
@@ -57,28 +59,42 @@ _BASES = frozenset({"sym", "param", "ld_param", "tmem", "shared_base"})
 
 
 def place_of(stream: Stream, instr: int, expr: AddressExpr | None) -> Place:
-    """Resolve an address operand of instruction `instr` as the stream's warps see it."""
+    """Resolve an address operand of instruction `instr` as the stream's warps see it.
+
+    An address mapped to another CTA by any member of the stream counts as remote.
+    """
     if expr is None:
         return UNRESOLVED
-    return locate(stream.address(instr, expr), own_rank=stream.evaluator.context.rank if stream.knows_rank else None)
+    place = _place(stream, instr, expr, stream.evaluator)
+    if place.mapped and not place.remote:
+        for evaluator in stream.by_rank[1:]:
+            if _place(stream, instr, expr, evaluator).remote:
+                return msgspec.structs.replace(place, remote=True)
+    return place
+
+
+def _place(stream: Stream, instr: int, expr: AddressExpr, evaluator: Evaluator) -> Place:
+    own = evaluator.context.rank if stream.knows_rank else None
+    return locate(stream.address(instr, expr, evaluator), own)
 
 
 def locate(value: Value, own_rank: int | None = None) -> Place:
     """Split a value into object, offset and stage; look through `mapa` and the even-CTA mask."""
-    remote = False
+    remote = mapped = False
     rank: Value | None = None
     for symbol, coef in value.terms:
         target = remote_target(symbol)
         if target is not None and coef == 1:
             address, rank = target
             value = add(add(value, Value(0, ((symbol, 1),)), -1), address)
+            mapped = True
             remote = not _is_own(rank, own_rank)
             break
     bases = [symbol for symbol, coef in value.terms if coef == 1 and symbol.kind in _BASES]
     if len(bases) != 1:
-        return Place(None, value.lanes, value.terms, remote, rank)
+        return Place(None, value.lanes, value.terms, remote, rank, mapped)
     stage = tuple((s, c) for s, c in value.terms if s is not bases[0])
-    return Place(bases[0], value.lanes, stage, remote, rank)
+    return Place(bases[0], value.lanes, stage, remote, rank, mapped)
 
 
 def _is_own(rank: Value | None, own_rank: int | None) -> bool:

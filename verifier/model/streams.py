@@ -14,7 +14,7 @@ import msgspec
 from verifier.model.cfg import Cfg, Edge
 from verifier.model.evaluator import Evaluator, ThreadContext
 from verifier.model.events import Event
-from verifier.model.program import AddressExpr, Arg, Function, Reg
+from verifier.model.program import AddressExpr, Arg, Function, Reg, SReg
 from verifier.model.ssa import Ssa
 from verifier.model.values import WARP, SymbolTable, Value, add, collapse
 
@@ -37,14 +37,20 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Stream:
-    """What a set of warps executes: one control-flow graph, evaluated for the first member."""
+    """What a set of warps executes: one control-flow graph, evaluated for the first member.
 
-    def __init__(self, function: Function, cfg: Cfg, ssa: Ssa, members: list[tuple[int, int]], evaluator: Evaluator):
+    `by_rank` has an evaluator for each CTA rank among the members, the first member's first.
+    """
+
+    def __init__(
+        self, function: Function, cfg: Cfg, ssa: Ssa, members: list[tuple[int, int]], by_rank: list[Evaluator]
+    ):
         self.function = function
         self.cfg = cfg
         self.ssa = ssa
         self.members = tuple(members)  # (CTA rank, warp)
-        self.evaluator = evaluator
+        self.by_rank = tuple(by_rank)
+        self.evaluator = by_rank[0]
 
     @property
     def warps(self) -> tuple[int, ...]:
@@ -65,17 +71,16 @@ class Stream:
         blocks = self.cfg.blocks
         return frozenset(i for b in self.cfg.reachable for i in range(blocks[b].start, blocks[b].end))
 
-    def value(self, instr: int, arg: Arg) -> Value:
-        """Value of an operand just before instruction `instr`."""
-        if isinstance(arg, Reg):
-            ssa = self.ssa.reads[instr].get(arg.name)
-            return self.evaluator.arg(arg) if ssa is None else self.evaluator.value(ssa)
-        return self.evaluator.arg(arg)
+    def value(self, instr: int, arg: Arg, evaluator: Evaluator | None = None) -> Value:
+        """Value of an operand just before instruction `instr`, for the first member unless said otherwise."""
+        evaluator = evaluator or self.evaluator
+        ssa = self.ssa.reads[instr].get(arg.name) if isinstance(arg, Reg) else None
+        return evaluator.arg(arg) if ssa is None else evaluator.value(ssa)
 
-    def address(self, instr: int, expr: AddressExpr) -> Value:
+    def address(self, instr: int, expr: AddressExpr, evaluator: Evaluator | None = None) -> Value:
         total = Value(expr.offset)
         for term in expr.terms:
-            total = add(total, self.value(instr, term))
+            total = add(total, self.value(instr, term, evaluator))
         return total
 
     def truth(self, instr: int) -> bool | None:
@@ -97,16 +102,17 @@ def build_streams(function: Function, cfg: Cfg, ssa: Ssa, shape: Shape) -> tuple
     """Streams of a kernel, ordered by their first member. Cost grows with warps x ranks."""
     table = SymbolTable()
     aligns = {o.name: o.align for o in function.objects if o.space != "param"}
-    groups: dict[frozenset[Edge], tuple[list[tuple[int, int]], Evaluator]] = {}
+    groups: dict[frozenset[Edge], tuple[list[tuple[int, int]], dict[int, Evaluator]]] = {}
     for context in _contexts(function, shape, table):
         evaluator = Evaluator(table, context, aligns)
         edges = _explore(function, cfg, ssa, evaluator)
-        members, _ = groups.setdefault(edges, ([], evaluator))
+        members, by_rank = groups.setdefault(edges, ([], {}))
         members.append((context.rank, context.warp))
+        by_rank.setdefault(context.rank, evaluator)
     streams = []
-    for edges, (members, evaluator) in groups.items():
+    for edges, (members, by_rank) in groups.items():
         own = cfg.restrict(e for e in cfg.edges if e in edges)
-        streams.append(Stream(function, own, ssa, members, evaluator))
+        streams.append(Stream(function, own, ssa, members, list(by_rank.values())))
     return tuple(streams)
 
 
@@ -168,8 +174,12 @@ def _volume(dims: tuple[int, int, int] | None) -> int:
 
 
 def _asks_rank(function: Function) -> bool:
-    names = {s.name for i in function.instrs for a in i.assigns for s in a.args if hasattr(s, "name")}
-    return any(name in _RANK_SREGS or name.startswith("ctaid") for name in names)
+    """Whether anything can differ between the CTAs of a cluster."""
+    assigns = [assign for instr in function.instrs for assign in instr.assigns]
+    names = {arg.name for assign in assigns for arg in assign.args if isinstance(arg, SReg)}
+    if any(name in _RANK_SREGS or name.startswith("ctaid") for name in names):
+        return True
+    return any(assign.op == "mapa" for assign in assigns)
 
 
 def _thread_sregs(shape: Shape, warp: int) -> dict[str, Value]:
