@@ -99,6 +99,18 @@ def test_pruning_a_small_or_absent_store_removes_nothing(tmp_path: Path, artifac
     assert store.get(KEY) is not None
 
 
+def test_pruning_spares_what_is_being_written_and_removes_what_was_abandoned(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    folder = store.path_of(KEY).parent
+    young, old = folder / f".{KEY}.1.partial", folder / f".{KEY}.2.partial"
+    for partial in (young, old):
+        partial.mkdir(parents=True)
+        (partial / "kernel.ptx").write_text("x" * 1000)
+    os.utime(old, (1_000_000, 1_000_000))
+    assert store.prune(0).removed == 0
+    assert (young.exists(), old.exists()) == (True, False)
+
+
 def test_a_store_that_cannot_be_written_is_a_configuration_error(tmp_path: Path, artifacts: Artifacts) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="store cannot be written") as caught:
@@ -135,6 +147,10 @@ def package(tmp_path: Path) -> Path:
 def test_sources_are_the_module_and_what_it_imports_of_its_package(package: Path) -> None:
     names = [str(path.relative_to(package)) for path in module_sources("kk.a", package)]
     assert names == ["kk/__init__.py", "kk/a.py", "kk/b.py", "kk/late.py", "kk/sub/__init__.py", "kk/sub/c.py"]
+
+
+def test_a_package_is_a_module_too(package: Path) -> None:
+    assert package / "kk" / "sub" / "__init__.py" in module_sources("kk.sub", package)
 
 
 def test_a_module_that_is_missing_or_no_python(package: Path) -> None:

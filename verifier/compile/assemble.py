@@ -4,8 +4,8 @@ The two do not write the same machine code from the same PTX (measured on 13.5.3
 object and links it, 12 registers became 10 and 512 bytes of code 640). Take ptxas to see what a build with
 nvcc or the CuTe DSL runs, nvJitLink to see what a program that links at run time runs.
 
-nvJitLink always runs in a child process. It survived 2,400 damaged inputs, but an identifier of five million characters
-ended it with SIGSEGV, and 40,000 shuffled loads and stores kept it busy for 98 s.
+nvJitLink always runs in a child process. It survived 2,400 damaged inputs, but an identifier of 200,000 characters
+damaged its heap (SIGABRT, SIGSEGV), and 40,000 shuffled loads and stores kept it busy for 98 s.
 """
 
 from __future__ import annotations

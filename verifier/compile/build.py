@@ -19,7 +19,7 @@ from verifier.compile.elf import assemblers_of, describe_assemblers
 from verifier.compile.jobs import Capture, CaseJob, ProgramJob
 from verifier.compile.messages import parse_log
 from verifier.compile.process import Cancelled, Limits
-from verifier.compile.store import Store, case_key, module_sources
+from verifier.compile.store import MAX_BYTES, Store, case_key, module_sources
 from verifier.compile.toolchain import INSTALL, Fingerprint, current_fingerprint
 from verifier.errors import CompileError, InputError, ToolchainError, VerifierError
 from verifier.launch import LaunchFacts
@@ -90,7 +90,7 @@ def compile_many(
     """Compile several cases, at most `workers` at a time; outcomes in the order of the requests.
 
     An error of one case is its outcome and does not stop the others. `progress` is called in this thread, as each
-    case is done. An interrupt ends the running children before it goes on.
+    case is done. An interrupt ends the running children before it goes on. The store is kept below its bound.
     """
     cancel = threading.Event()
     outcomes: dict[int, Outcome] = {}
@@ -105,6 +105,8 @@ def compile_many(
             cancel.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    if store is not None and not all(outcome.cached for outcome in outcomes.values()):
+        store.prune(MAX_BYTES)
     return [outcomes[i] for i in range(len(requests))]
 
 

@@ -12,6 +12,7 @@ import ast
 import contextlib
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from verifier.errors import ConfigError, InputError
 LOCATION_VARIABLE = "VERIFIER_CACHE_DIR"
 _LAYOUT = "v1"
 _TRASH = "trash"
+_LEFTOVER_SECONDS = 24 * 3600.0
+MAX_BYTES = 2 << 30
 # Variables that reach the code generator through the CuTe DSL; the ones that the worker sets itself are left out.
 _ENVIRONMENT_PREFIXES = ("CUTE_", "CUTLASS_", "CUDA_TOOLKIT_PATH")
 _SET_BY_WORKER = ("_DSL_ARCH", "_DSL_KEEP", "_DSL_DUMP_DIR", "_DSL_LINEINFO")
@@ -80,8 +83,9 @@ class Store:
         raise ConfigError("the entry is damaged and cannot be replaced", where=str(folder), do="remove this folder")
 
     def prune(self, max_bytes: int) -> Pruned:
-        """Remove the entries used least recently until the store holds at most `max_bytes`, and all leftovers."""
+        """Remove the entries used least recently until the store holds at most `max_bytes`, and old leftovers."""
         shutil.rmtree(self.root / _TRASH, ignore_errors=True)
+        self._remove_partials()
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
         removed = removed_bytes = 0
@@ -96,11 +100,18 @@ class Store:
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         """Last use (seconds), size in bytes and folder of each entry. Entries that vanish meanwhile are left out."""
-        for folder in (self.root / _LAYOUT).glob("*/*"):
+        for folder in (self.root / _LAYOUT).glob("*/[!.]*"):
             with contextlib.suppress(OSError):
                 size = sum(file.stat().st_size for file in folder.iterdir())
                 meta = folder / META
                 yield (meta.stat().st_mtime if meta.exists() else 0.0, size, folder)
+
+    def _remove_partials(self) -> None:
+        # What a killed process had begun; a young one may belong to a process that is still writing.
+        for folder in (self.root / _LAYOUT).glob("*/.*.partial"):
+            with contextlib.suppress(OSError):
+                if folder.stat().st_mtime < time.time() - _LEFTOVER_SECONDS:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _discard(self, folder: Path) -> None:
         # Renamed first: another process sees the entry whole or not at all, never half removed.
@@ -130,7 +141,8 @@ def default_store() -> Store:
 class CaseKey(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides the output of one compile; `sources` maps file -> SHA-256.
 
-    Paths are part of it because PTX names the Python file in its `.file` directive.
+    Paths are part of it because PTX names the Python file in its `.file` directive. `format` is raised whenever this
+    package changes what it stores for the same input.
     """
 
     sources: Mapping[str, str]
@@ -192,7 +204,8 @@ def module_sources(module: str, root: Path) -> dict[Path, bytes]:
             if path not in found:
                 found[path] = path.read_bytes()
                 waiting += _imports(found[path], path, root, top)
-    if not any(path.stem == module.rpartition(".")[2] for path in found):
+    own = root.joinpath(*module.split("."))
+    if own.with_suffix(".py") not in found and own / "__init__.py" not in found:
         raise InputError(f"no module {module}", where=str(root), do="correct the module of the kernel case")
     return dict(sorted(found.items()))
 
