@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verifier.compile.nvrtc import compile_cuda
+from verifier.compile.nvrtc import compile_cuda, header_folders
 from verifier.errors import CompileError, InputError
 
 SOURCE = """\
@@ -63,6 +63,15 @@ def test_folders_and_options_reach_the_compiler(source: Path, tmp_path: Path) ->
     (tmp_path / "headers" / "factor.h").write_text("")
     made = compile_cuda(source, "sm_90a", include=(str(tmp_path / "headers"),), options=("-DFACTOR=5.0f",))
     assert made.cubin
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif((header_folders()[-1:] or [Path()])[0].name == "cccl", reason="the core libraries are installed")
+def test_headers_of_the_core_libraries_say_where_they_come_from(source: Path) -> None:
+    source.write_text("#include <cuda/barrier>\n")
+    with pytest.raises(CompileError, match="cannot open source file") as caught:
+        compile_cuda(source, "sm_90a")
+    assert "nvidia-cuda-cccl" in caught.value.do
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -64,9 +64,17 @@ def is_running(pid: int) -> bool:
 
 
 def test_memory_is_limited() -> None:
-    done = python("data = bytearray(1 << 30)", Limits(memory=512 << 20))
+    # Standard input ends once the limits are in place.
+    done = python("import sys; sys.stdin.read(); data = bytearray(1 << 30)", Limits(memory=512 << 20))
     assert done.code == 1
     assert b"MemoryError" in done.err
+
+
+def test_processor_time_is_limited_for_the_case_that_the_caller_is_killed() -> None:
+    done = python(
+        "import resource, sys; sys.stdin.read(); print(resource.getrlimit(resource.RLIMIT_CPU)[0])", Limits(seconds=7)
+    )
+    assert int(done.out) == 7 * (os.cpu_count() or 1) + 1
 
 
 def test_endless_output_is_stopped_and_kept_within_the_limit() -> None:

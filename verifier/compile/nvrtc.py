@@ -19,7 +19,9 @@ from verifier.errors import CompileError, InputError
 
 LIMITS = Limits(seconds=120.0)
 _INPUT = "input.cu"
-_SHOWN_ERRORS = 8
+_SHOWN_LINES = 24
+# Headers of the CUDA C++ core libraries, which are a package of their own.
+_LIBRARIES = ("cuda", "cub", "thrust", "nv")
 _FOLDERS = ("cu13/include", "cuda_runtime/include", "cu13/include/cccl")
 
 
@@ -63,10 +65,12 @@ def _meta(path: Path, arch: str, cubin: bytes | None) -> Meta:
 def _refusal(path: Path, arch: str, log: str) -> CompileError:
     """NVRTC's errors look like `file.cu(4): error: text`; they are shown as they are."""
     lines = [line for line in log.splitlines() if line.strip()]
-    shown = lines[: 3 * _SHOWN_ERRORS]
+    shown = lines[:_SHOWN_LINES]
     if len(lines) > len(shown):
         shown.append(f"... {len(lines) - len(shown)} more lines")
-    return CompileError(f"NVRTC does not compile it for {arch}:\n  " + "\n  ".join(shown), where=str(path))
+    missing = any(f'cannot open source file "{library}/' in log for library in _LIBRARIES)
+    do = "pip install nvidia-cuda-cccl, the package of these headers" if missing else ""
+    return CompileError(f"NVRTC does not compile it for {arch}:\n  " + "\n  ".join(shown), where=str(path), do=do)
 
 
 def compile_in_process(job: CudaJob) -> Capture:

@@ -7,6 +7,7 @@ children of the program end with it.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import signal
@@ -115,7 +116,7 @@ def run_limited(
         start_new_session=True,
     )
     try:
-        _limit_memory(process.pid, limits.memory)
+        _limit_resources(process.pid, limits)
         out = _Drain(cast(BinaryIO, process.stdout), limits.output, keep_tail=False)
         err = _Drain(cast(BinaryIO, process.stderr), err_tail, keep_tail=True)
         for drain in (out, err):
@@ -152,10 +153,13 @@ def _wait(process: subprocess.Popen[bytes], out: _Drain, deadline: float, cancel
             return "time"
 
 
-def _limit_memory(pid: int, memory: int) -> None:
+def _limit_resources(pid: int, limits: Limits) -> None:
     # A process that ended already needs no limit; elsewhere than on Linux there is no prlimit.
     with contextlib.suppress(OSError, AttributeError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_AS, (memory, memory))
+        resource.prlimit(pid, resource.RLIMIT_AS, (limits.memory, limits.memory))
+        # If this process is killed, nobody is left to watch the time of a child that loops for ever.
+        seconds = math.ceil(limits.seconds) * (os.cpu_count() or 1) + 1
+        resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds))
 
 
 def _feed(pipe: BinaryIO, data: bytes) -> None:
