@@ -62,6 +62,15 @@ def test_without_assembling_there_is_no_sass(verifier: Verifier, ptx: MakePtx) -
     assert kernel["metrics"] == {}
 
 
+def test_an_instruction_that_no_table_knows_fails_strict(verifier: Verifier, ptx: MakePtx) -> None:
+    path = ptx()
+    path.write_text(path.read_text().replace("mov.u32 %r1, %tid.x;", "frobnicate.b32 %r1, %r2;"))
+    ran = verifier("check", "--no-assemble", path)
+    assert ran.code == 0
+    assert "unknown to the tables: 1 instruction, frobnicate.b32 x1" in ran.out
+    assert verifier("check", "--no-assemble", "--strict", path).code == 1
+
+
 def test_a_cubin_alone(verifier: Verifier, cubin: Path) -> None:
     ran = verifier("check", "--format", "json", cubin)
     assert ran.code == 0

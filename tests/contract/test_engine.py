@@ -46,7 +46,9 @@ def judgement(verdict: Verdict, line: int = 1, **changes: object) -> Judgement:
 
 def test_the_books_balance() -> None:
     rule = judging(
-        judgement(Verdict.PROVED), judgement(Verdict.VIOLATED, message="it races"), judgement(Verdict.UNKNOWN)
+        judgement(Verdict.PROVED, line=1),
+        judgement(Verdict.VIOLATED, line=2, message="it races"),
+        judgement(Verdict.UNKNOWN, line=3),
     )
     outcome = run_rules(Kernel(), [rule], Policy())
     assert outcome.ledger == (RuleCount(rule="XYZ001", proved=1, violated=1, unknown=1),)
@@ -57,6 +59,20 @@ def test_the_books_balance() -> None:
     ]
     assert outcome.roles == (Role("mma", (4,)),)
     assert outcome.metrics == {"registers": 40}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "stands"),
+    [
+        ([Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN], Verdict.VIOLATED),
+        ([Verdict.UNKNOWN, Verdict.PROVED], Verdict.UNKNOWN),
+        ([Verdict.PROVED, Verdict.PROVED], Verdict.PROVED),
+    ],
+)
+def test_streams_of_one_role_count_once_and_the_worst_stands(verdicts: list[Verdict], stands: Verdict) -> None:
+    rule = judging(*map(judgement, verdicts), judgement(Verdict.PROVED, role="other"))
+    mine, other = run_rules(Kernel(), [rule], Policy()).obligations
+    assert (mine.verdict, other.verdict) == (stands, Verdict.PROVED)
 
 
 def test_nothing_to_check_is_not_clean_and_not_skipped() -> None:
@@ -126,7 +142,7 @@ class TestFingerprint:
 
     def test_ignores_what_is_proved(self) -> None:
         bad = judgement(Verdict.VIOLATED)
-        assert self.prints(bad) == self.prints(judgement(Verdict.PROVED), bad)
+        assert self.prints(bad) == self.prints(judgement(Verdict.PROVED, line=2), bad)
 
     @pytest.mark.parametrize("changes", [{"role": "epilogue"}, {"shape": "arrive:bar1"}])
     def test_tells_places_apart(self, changes: dict[str, str]) -> None:

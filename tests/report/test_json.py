@@ -58,6 +58,7 @@ def test_shape(results: Results) -> None:
         "warnings": 0,
         "notes": 0,
         "unparsed": 0,
+        "unknown_instructions": 0,
     }
 
 
@@ -122,6 +123,13 @@ def test_an_unknown_fails_only_under_strict(results: Results) -> None:
     unknown = Results((outcome(findings=(finding(verdict=Verdict.UNKNOWN),)),), (), TOOLS)
     assert unknown.exit_code(Bar()) == 0
     assert unknown.exit_code(Bar(strict=True)) == 1
+
+
+def test_an_instruction_that_no_table_knows_is_unknown() -> None:
+    strange = Results((outcome(findings=(), ledger=(), unknown_opcodes={"frob.b32": 2}),), (), TOOLS)
+    assert strange.exit_code(Bar()) == 0
+    assert strange.exit_code(Bar(strict=True)) == 1
+    assert render(strange)["summary"]["unknown_instructions"] == 2
 
 
 def test_what_could_not_be_checked_outweighs_all(incomplete: Results) -> None:

@@ -86,6 +86,13 @@ def test_a_long_witness_is_shortened_and_says_so() -> None:
     assert any("300. mma: step 300 " in line for line in body)
 
 
+def test_instructions_that_no_table_knows_are_named() -> None:
+    strange = {"frob.b32": 2, "zap": 1, "a": 1, "b": 1, "c": 1}
+    lines = render(Results((outcome(findings=(), unknown_opcodes=strange),), (), TOOLS))
+    assert "  unknown to the tables: 6 instructions, frob.b32 x2, a x1, b x1, c x1, and 1 more opcodes" in lines
+    assert "; 6 unknown instructions; ptxas" in lines[-1]
+
+
 def test_a_finding_without_a_place_still_renders() -> None:
     bare = finding(location=Location(), witness=(), fix="")
     lines = render(Results((outcome(findings=(bare,)),), (), TOOLS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from verifier.cli.inputs import Bundle
 from verifier.cli.joining import join, ptx_kernels, sass_kernels
 from verifier.cli.parts import LoadOptions, Parts, launch_of, metrics_of, parse_bundle
 from verifier.errors import ConfigError, InputError, InternalError, VerifierError
+from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.lift_ptx import lift_ptx
 from verifier.model.lower_ptx import lower_ptx
@@ -22,12 +24,14 @@ B = TypeVar("B")
 
 
 class LoadedKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel, the text of its PTX if there is one, what is known of the tools that built it, what was assumed."""
+    """A kernel, the text of its PTX if there is one, what is known of the tools that built it, what was assumed, and
+    which instructions the tables do not know."""
 
     kernel: KernelFacts
     ptx: Source | None
     toolchain: dict[str, str] = {}
     assumptions: tuple[str, ...] = ()
+    unknown_opcodes: dict[str, int] = {}
 
 
 def load_kernels(bundles: Sequence[Bundle], options: LoadOptions) -> Iterator[LoadedKernel | VerifierError]:
@@ -85,7 +89,13 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
             ptx=parts.ptx.source if parts.ptx else None,
             toolchain=parts.toolchain,
             assumptions=ptx.assumptions if ptx else (),
+            unknown_opcodes=unknown_opcodes(ptx) if ptx else {},
         )
+
+
+def unknown_opcodes(model: KernelModel) -> dict[str, int]:
+    """Instructions that the tables do not know, with their number."""
+    return dict(Counter(event.opcode for event in model.events if event.kind is Kind.UNKNOWN))
 
 
 def kernel_name(parts: Parts, entry: str) -> str:

@@ -64,7 +64,12 @@ class Run:
                 self.errors.append(error)
             else:
                 self.outcomes.append(
-                    msgspec.structs.replace(outcome, toolchain=item.toolchain, assumptions=item.assumptions)
+                    msgspec.structs.replace(
+                        outcome,
+                        toolchain=item.toolchain,
+                        assumptions=item.assumptions,
+                        unknown_opcodes=item.unknown_opcodes,
+                    )
                 )
                 self.excerpts.add(outcome, item.ptx)
 

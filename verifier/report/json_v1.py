@@ -99,13 +99,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """`toolchain` names what built this kernel, `assumptions` says what was assumed where launch facts are missing."""
+    """`toolchain` names what built this kernel, `assumptions` says what was assumed where launch facts are missing,
+    `unknown_opcodes` counts instructions that the tables do not know."""
 
     name: str
     arch: str
     source: str
     toolchain: dict[str, str]
     assumptions: list[str]
+    unknown_opcodes: dict[str, int]
     roles: list[Role]
     rules: list[Rule]
     obligations: list[Obligation]
@@ -131,7 +133,8 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """`errors`, `warnings`, `notes` count violations by severity; `unparsed` counts lines no grammar accepted."""
+    """`errors`, `warnings`, `notes` count violations by severity; `unparsed` counts lines no grammar accepted,
+    `unknown_instructions` those that parsed and that the tables do not know."""
 
     kernels: int
     proved: int
@@ -141,6 +144,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     warnings: int
     notes: int
     unparsed: int
+    unknown_instructions: int
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,6 +181,7 @@ def convert(results: Results) -> Report:
             warnings=totals.warnings,
             notes=totals.notes,
             unparsed=totals.unparsed,
+            unknown_instructions=totals.unknown_instructions,
         ),
     )
 
@@ -188,6 +193,7 @@ def _kernel(kernel: KernelOutcome) -> Kernel:
         source=kernel.source,
         toolchain=dict(kernel.toolchain),
         assumptions=list(kernel.assumptions),
+        unknown_opcodes=dict(kernel.unknown_opcodes),
         roles=[Role(name=role.name, warps=list(role.warps)) for role in kernel.roles],
         rules=[_rule(count) for count in kernel.ledger],
         obligations=[

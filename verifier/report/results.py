@@ -46,7 +46,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """`errors`, `warnings` and `notes` count violations; `unparsed` counts lines that no grammar accepted."""
+    """`errors`, `warnings` and `notes` count violations; `unparsed` counts lines that no grammar accepted,
+    `unknown_instructions` those that were parsed and that no table knows."""
 
     kernels: int
     proved: int
@@ -56,6 +57,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     warnings: int
     notes: int
     unparsed: int
+    unknown_instructions: int
 
 
 class Excerpts(Protocol):
@@ -91,6 +93,7 @@ class Results:
             warnings=violations.count(Severity.WARNING),
             notes=violations.count(Severity.NOTE),
             unparsed=sum(failure.unparsed for failure in self.failures),
+            unknown_instructions=sum(n for kernel in self.kernels for n in kernel.unknown_opcodes.values()),
         )
 
     def exit_code(self, bar: Bar) -> int:
@@ -98,4 +101,5 @@ class Results:
         if self.failures or not self.kernels:
             return 2
         worst = max((_RANK[f.severity] for f in self.findings if f.verdict is Verdict.VIOLATED), default=-1)
-        return int(worst >= _RANK[bar.fail_on] or (bar.strict and self.totals.unknown > 0))
+        unknown = self.totals.unknown + self.totals.unknown_instructions
+        return int(worst >= _RANK[bar.fail_on] or (bar.strict and unknown > 0))

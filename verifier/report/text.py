@@ -43,6 +43,7 @@ def render(results: Results, excerpts: Excerpts, paint: Paint = plain) -> str:
     for kernel in results.kernels:
         lines.append(_ledger(kernel, paint))
         lines += [f"  assumed: {assumption}" for assumption in kernel.assumptions]
+        lines += _strangers(kernel, paint)
     lines.append(_summary(results, paint))
     return "\n".join(lines) + "\n"
 
@@ -75,7 +76,7 @@ def _witness(finding: Finding, kernel: KernelOutcome, excerpts: Excerpts, paint:
         yield f"  {number:>2}. {step.role}: {step.fact}" + (f"  [{where}]" if where else "")
         quoted = excerpts.ptx_line(kernel, step.location.ptx_line) if step.location.ptx_line else ""
         if quoted and step.location != finding.location:
-            yield paint(f"        {_cut(quoted.strip())}", "quote")
+            yield paint(f"        {_cut(_flat(quoted))}", "quote")
 
 
 def _excerpt(
@@ -84,7 +85,7 @@ def _excerpt(
     quoted = excerpts.ptx_line(kernel, location.ptx_line) if location.ptx_line else ""
     at = f" at SASS {location.sass_offset:#06x}" if location.sass_offset is not None else ""
     if quoted:
-        text = _cut(quoted.expandtabs(4).strip())
+        text = _cut(_flat(quoted))
         yield f"  --> PTX line {location.ptx_line}{at}"
         yield f"   {paint('|', 'rule')} {text}"
         if caret:
@@ -95,7 +96,7 @@ def _excerpt(
         yield f"  --> {_near(location.file)}:{location.line}"
         source = excerpts.python_line(location.file, location.line)
         if source:
-            yield f"   {paint('|', 'rule')} {_cut(source.expandtabs(4).strip())}"
+            yield f"   {paint('|', 'rule')} {_cut(source.strip())}"
 
 
 def _unknowns(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
@@ -110,6 +111,16 @@ def _unknowns(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
         more = f"; and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
         yield f"{paint(f'unknown[{rule}]', 'unknown')} {len(places)} x {reason}"
         yield f"  in kernel {short_name(kernel.name)} ({kernel.arch}); {shown}{more}"
+
+
+def _strangers(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
+    """Instructions that the tables do not know: what they do to memory is not in any proof."""
+    if kernel.unknown_opcodes:
+        ranked = sorted(kernel.unknown_opcodes.items(), key=lambda item: (-item[1], item[0]))
+        listed = ", ".join(f"{opcode} x{number}" for opcode, number in ranked[:MAX_PLACES])
+        more = f", and {len(ranked) - MAX_PLACES} more opcodes" if len(ranked) > MAX_PLACES else ""
+        total = _many(sum(kernel.unknown_opcodes.values()), "instruction")
+        yield f"  {paint('unknown to the tables', 'unknown')}: {total}, {listed}{more}"
 
 
 def _ledger(kernel: KernelOutcome, paint: Paint) -> str:
@@ -144,11 +155,13 @@ def _summary(results: Results, paint: Paint) -> str:
         f"{_many(totals.kernels, 'kernel')} ({', '.join(archs) or 'none'}): "
         f"{_many(totals.proved, 'obligation')} proved, {totals.violated} violated, {totals.unknown} unknown; "
         f"{_many(totals.errors, 'error')}, {_many(totals.warnings, 'warning')}, {_many(totals.notes, 'note')}; "
-        f"{_many(totals.unparsed, 'unparsed line')}; {', '.join(versions)}"
+        f"{_many(totals.unparsed, 'unparsed line')}; "
+        + (f"{_many(totals.unknown_instructions, 'unknown instruction')}; " if totals.unknown_instructions else "")
+        + ", ".join(versions)
     )
     if results.failures:
         return paint(f"{_incomplete(results)}: {text}", "error")
-    return paint(text, _summary_style(totals.errors, totals.unknown))
+    return paint(text, _summary_style(totals.errors, totals.unknown + totals.unknown_instructions))
 
 
 def _summary_style(errors: int, unknown: int) -> str:
@@ -186,6 +199,11 @@ def short_name(name: str) -> str:
 
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _flat(line: str) -> str:
+    """A line with single blanks: compilers align operands with tabs."""
+    return " ".join(line.split())
 
 
 def _cut(text: str) -> str:

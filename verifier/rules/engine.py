@@ -75,8 +75,8 @@ class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
 class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the rules said about one kernel.
 
-    Whoever loaded it adds `toolchain`, what built it as far as known, and `assumptions`, what had to be assumed about
-    its launch.
+    Whoever loaded it adds `toolchain`, what built it as far as known; `assumptions`, what had to be assumed about its
+    launch; and `unknown_opcodes`, instructions that the tables do not know, with their number.
     """
 
     name: str
@@ -89,6 +89,7 @@ class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, int | float]
     toolchain: dict[str, str] = {}
     assumptions: tuple[str, ...] = ()
+    unknown_opcodes: dict[str, int] = {}
 
 
 def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelOutcome:
