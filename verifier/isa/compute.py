@@ -114,6 +114,12 @@ def _funnel_left(width: int, low: int, n: int, high: int) -> int:
     return ((high << width | low) << min(n, width) >> width) & mask(width)
 
 
+def _lookup(_width: int, index: int, offset: int, *words: int) -> int:
+    """A 32-bit word of a constant table; 0 outside of it."""
+    at = index + offset
+    return words[at // 4] if at % 4 == 0 and 0 <= at // 4 < len(words) else 0
+
+
 OPERATIONS: dict[str, Callable[..., int]] = {
     "mov": lambda w, a: a & mask(w),
     "add": lambda w, a, b: a + b & mask(w),
@@ -154,6 +160,7 @@ OPERATIONS: dict[str, Callable[..., int]] = {
     "popc": lambda w, a: a.bit_count(),
     "clz": lambda w, a, source: source - (a & mask(source)).bit_length(),
     "pack": lambda w, low, high, half: (high << half | low) & mask(w),  # (low, high, bits of each half)
+    "lookup": _lookup,  # (index in bytes, offset, words...)
     "field": lambda w, a, position: a >> position & mask(w),  # bits [position, position + w) of a
 }
 
@@ -180,8 +187,9 @@ OPERATIONS.update({f"setp_{name}_{kind}": _comparison(name, kind == "s") for nam
 # Result depends on other lanes. Arguments:
 #   shfl_idx (value, source lane, clamp word)   elect (membermask)   ballot (predicate, membermask)
 #   vote_any (predicate, membermask)            vote_all (predicate, membermask)
+#   first_lane (value): that of the first active lane
 LANE_OPERATIONS = frozenset(
-    {"shfl_idx", "shfl_up", "shfl_down", "shfl_bfly", "elect", "ballot", "vote_any", "vote_all"}
+    {"first_lane", "shfl_idx", "shfl_up", "shfl_down", "shfl_bfly", "elect", "ballot", "vote_any", "vote_all"}
 )
 
 # Known only by name: equal arguments give equal results, nothing else is assumed.
@@ -288,6 +296,14 @@ def _logic_table(places: tuple[int, ...], operations: tuple[str, ...], inverted:
     return result
 
 
+def _added_choice(choice: str) -> Composite:
+    def recipe(calc: Calculator[T], width: int, args: Sequence[T]) -> T:
+        """(a, b, c): minimum or maximum of a + b and c."""
+        return calc.apply(choice, width, calc.apply("add", width, args[0], args[1]), args[2])
+
+    return recipe
+
+
 def _combined_comparison(comparison: str, combine: str) -> Composite:
     def recipe(calc: Calculator[T], _width: int, args: Sequence[T]) -> T:
         """(a, b, source width, predicate, whether the predicate is negated)."""
@@ -309,6 +325,7 @@ COMPOSITES: dict[str, Composite] = {
     "lea_hi_s": _lea_high_signed,
     "lop3": _lop3_by_parts,
     "lop3_ne": _lop3_nonzero,
+    **{f"add_{choice}": _added_choice(choice) for choice in ("min_u", "max_u", "min_s", "max_s")},
     **{
         f"setp_{name}_{kind}_{combine}": _combined_comparison(f"setp_{name}_{kind}", combine)
         for name in _COMPARISONS

@@ -247,7 +247,7 @@ def _lower_instruction(
     def name(text: str) -> Arg:
         return resolver.resolve(scope, text)
 
-    flow = _flow(op, statement, scope, body, source)
+    flow = _flow(op, statement, scope, resolver, body, source)
     guards: tuple[Guard, ...] = ()
     if statement.guard is not None:
         guard = name(statement.guard.name)
@@ -268,7 +268,14 @@ class Resolved:
         self.arg = arg
 
 
-def _flow(op: ptx_ops.PtxOp, statement: ast.Instruction, scope: _Scope, body: _FunctionBody, source: Source) -> Flow:
+def _flow(
+    op: ptx_ops.PtxOp,
+    statement: ast.Instruction,
+    scope: _Scope,
+    resolver: _Resolver,
+    body: _FunctionBody,
+    source: Source,
+) -> Flow:
     if op.family in _EXITS:
         return Flow(_EXITS[op.family])
     if op.family == "bra":
@@ -277,6 +284,11 @@ def _flow(op: ptx_ops.PtxOp, statement: ast.Instruction, scope: _Scope, body: _F
         table = statement.operands[1]
         names = body.tables.get(table.text, ()) if isinstance(table, ast.Name) else ()
         targets = tuple(_label(ast.Name(n), scope, statement, source) for n in names)
+        index = (
+            resolver.resolve(scope, operand.text) if isinstance(operand := statement.operands[0], ast.Name) else None
+        )
+        if isinstance(index, Reg) and targets:
+            return Flow(FlowKind.INDEXED, targets, index, tuple(range(len(targets))))
         return Flow(FlowKind.INDEXED, targets)
     return Flow(FlowKind.CALL) if op.family == "call" else NEXT
 

@@ -12,7 +12,8 @@ from verifier.errors import InputError
 from verifier.findings import Location
 from verifier.isa.sass_ops import Part, decode
 from verifier.model.lower_sass_alu import lower_assigns
-from verifier.model.program import NEXT, Assign, Const, Flow, FlowKind, Function, Guard, Instr
+from verifier.model.program import NEXT, Assign, Const, Flow, FlowKind, Function, Guard, Instr, Reg
+from verifier.model.sass_operands import Machine
 from verifier.parse import sass_ast as ast
 from verifier.parse.cubin import CubinInfo, KernelInfo
 from verifier.parse.source import Source
@@ -23,6 +24,7 @@ _TARGETS = "BRANCH_TARGETS "
 _EXITS = frozenset({"EXIT", "RET", "KILL"})
 _INDIRECT = frozenset({"BRX", "JMX"})
 _MAYBE = frozenset({"DIV", "ANY", "CONV"})  # BRA forms that branch on the state of the warp
+_INSTRUCTION_BYTES = 16
 _CONSTANT_PREDICATES = ("PT", "UPT")
 
 
@@ -126,9 +128,10 @@ def _bodies(file: ast.SassFile) -> Iterator[_Body]:
 
 def _lower_body(body: _Body, arch: str, kernel: KernelInfo | None, calls: _Calls, source: Source) -> Function:
     number = int("".join(c for c in arch if c.isdigit()) or 0)
+    machine = Machine(number, kernel.constants if kernel else {})
     branches = _Branches(body, calls, source)
     instrs = [
-        _lower_instruction(index, statement, location, number, branches)
+        _lower_instruction(index, statement, location, machine, branches)
         for index, (statement, location) in enumerate(body.instructions)
     ]
     if instrs:
@@ -156,7 +159,7 @@ def _with_constants(instrs: Sequence[Instr]) -> Instr:
 
 
 def _lower_instruction(
-    index: int, statement: ast.SassInstruction, location: Location, arch: int, branches: _Branches
+    index: int, statement: ast.SassInstruction, location: Location, machine: Machine, branches: _Branches
 ) -> Instr:
     op = decode(statement.opcode)
     guards: tuple[Guard, ...] = (Guard(statement.guard.name, statement.guard.negated),) if statement.guard else ()
@@ -169,7 +172,7 @@ def _lower_instruction(
         if flow.kind is FlowKind.CALL:
             assigns = branches.clobbers(statement)
     if not assigns:
-        assigns, uses = lower_assigns(op, statement.operands, arch)
+        assigns, uses = lower_assigns(op, statement.operands, machine)
     if guards:
         uses = (*uses, *(guard.reg for guard in guards))
     return Instr(index, statement.opcode, guards, assigns, uses, flow, location, statement)
@@ -193,7 +196,7 @@ class _Branches:
         if root == "CALL":
             return Flow(FlowKind.TRAP if self._calls.traps(statement) else FlowKind.CALL), ()
         if root in _INDIRECT:
-            return Flow(FlowKind.INDEXED, self._listed_targets(statement)), ()
+            return self._indirect(index, statement), ()
         if root in ("BRA", "JMP"):
             return self._branch(index, statement, words)
         target = statement.operands[-1] if statement.operands else None
@@ -215,6 +218,18 @@ class _Branches:
         if _MAYBE.intersection(words) and not statement.guard:
             return Flow(FlowKind.INDEXED, (target, index + 1)), ()
         return Flow(FlowKind.BRANCH, (target,)), guards
+
+    def _indirect(self, index: int, statement: ast.SassInstruction) -> Flow:
+        """`BRX R2 -0x4f0`: R2 plus the offset of the next instruction minus 0x4f0 is where control goes."""
+        targets = self._listed_targets(statement)
+        base = statement.operands[0]
+        step = statement.operands[1] if len(statement.operands) > 1 else None
+        if not isinstance(base, ast.Register) or not isinstance(step, ast.Immediate):
+            return Flow(FlowKind.INDEXED, targets)
+        instructions = self._body.instructions
+        following = statement.offset + _INSTRUCTION_BYTES + int(step.value)
+        keys = tuple(instructions[target][0].offset - following & 0xFFFFFFFF for target in targets)
+        return Flow(FlowKind.INDEXED, targets, Reg(base.name), keys)
 
     def _listed_targets(self, statement: ast.SassInstruction) -> tuple[int, ...]:
         """Targets that nvdisasm found; any label where it found none."""
@@ -287,7 +302,7 @@ def _registers(body: _Body) -> frozenset[str]:
     """Registers that a function names; more than it writes, which is on the safe side."""
     names: set[str] = set()
     for statement, _ in body.instructions:
-        assigns, uses = lower_assigns(decode(statement.opcode), statement.operands, 0)
+        assigns, uses = lower_assigns(decode(statement.opcode), statement.operands, Machine(0))
         names.update(uses)
         names.update(assign.dst for assign in assigns)
     return frozenset(names)

@@ -68,8 +68,12 @@ class FlowKind(enum.Enum):
 
 
 class Flow(msgspec.Struct, frozen=True):
+    """Where control goes. An INDEXED branch with a selector goes to `targets[i]` where that holds `keys[i]`."""
+
     kind: FlowKind
     targets: tuple[int, ...] = ()  # instruction indices
+    selector: Reg | None = None
+    keys: tuple[int, ...] = ()
 
 
 NEXT = Flow(FlowKind.NEXT)

@@ -26,6 +26,13 @@ _MASK32 = 0xFFFFFFFF
 _REPEATED = {"X4": 4, "X8": 8, "X16": 16}
 
 
+class Machine(msgspec.Struct, frozen=True):
+    """What operands mean on one machine: the architecture number, and the known words of constant banks."""
+
+    arch: int
+    tables: dict[int, tuple[int, ...]] = {}
+
+
 class Operands(msgspec.Struct, frozen=True):
     """Operands split at the last result. `results` are operands that are written, `sources` the rest."""
 
@@ -164,24 +171,24 @@ def bundle_member(instruction: ast.SassInstruction, place: int, member: int) -> 
     return Reg(names[member]) if len(names) > member else None
 
 
-def constant_of(operand: ast.Address, arch: int) -> Arg | None:
+def constant_of(operand: ast.Address, machine: Machine) -> Arg | None:
     """A constant-bank operand: a launch fact by its PTX name, any other word of a fixed place as a symbol."""
     if operand.prefix or operand.suffixes or not isinstance(operand.head, ast.Immediate):
         return None
     registers = [t for t in operand.terms if not isinstance(t, ast.Register) or t.name not in _CONSTANT_REGISTERS]
     if registers:
-        name = INDEXED_LAUNCH_WORDS.get(operand.offset) if operand.head.value == 0 and arch >= 100 else None
+        name = INDEXED_LAUNCH_WORDS.get(operand.offset) if operand.head.value == 0 and machine.arch >= 100 else None
         return SReg(name) if name else None
-    return constant_word(int(operand.head.value), operand.offset, arch)
+    return constant_word(int(operand.head.value), operand.offset, machine)
 
 
-def constant_word(bank: int, offset: int, arch: int) -> Arg:
+def constant_word(bank: int, offset: int, machine: Machine) -> Arg:
     """The word at a fixed place of a constant bank."""
-    name = launch_word(arch, offset) if bank == 0 else None
+    name = launch_word(machine.arch, offset) if bank == 0 else None
     return SReg(name) if name else Sym(f"c[{bank:#x}][{offset:#x}]", "const")
 
 
-def arg_of(operand: ast.Operand, arch: int) -> Arg | None:
+def arg_of(operand: ast.Operand, machine: Machine) -> Arg | None:
     """An integer or predicate operand as an argument; None when it is negated, a float, or a part of a register."""
     if isinstance(operand, ast.Register):
         if operand.prefix or operand.suffixes not in _HARMLESS:
@@ -190,18 +197,18 @@ def arg_of(operand: ast.Operand, arch: int) -> Arg | None:
     if isinstance(operand, ast.Immediate):
         return Const(operand.value & _MASK32) if isinstance(operand.value, int) and not operand.prefix else None
     if isinstance(operand, ast.Address):
-        return constant_of(operand, arch) if operand.kind == "c" else None
+        return constant_of(operand, machine) if operand.kind == "c" else None
     if isinstance(operand, ast.Symbol):
         return Sym(f"{operand.relocation}({operand.text})", "global") if operand.relocation else None
     return SReg(SPECIAL_REGISTERS.get(operand.text, operand.text)) if isinstance(operand, ast.Word) else None
 
 
-def signed_arg(operand: ast.Operand, arch: int) -> tuple[Arg, int] | None:
+def signed_arg(operand: ast.Operand, machine: Machine) -> tuple[Arg, int] | None:
     """(argument, sign) of an operand that may carry a minus."""
     if isinstance(operand, ast.Register | ast.Address) and operand.prefix == "-":
-        arg = arg_of(msgspec.structs.replace(operand, prefix=""), arch)
+        arg = arg_of(msgspec.structs.replace(operand, prefix=""), machine)
         return None if arg is None else (arg, -1)
-    arg = arg_of(operand, arch)
+    arg = arg_of(operand, machine)
     return None if arg is None else (arg, 1)
 
 

@@ -14,9 +14,9 @@ import msgspec
 from verifier.model.cfg import Cfg, Edge
 from verifier.model.evaluator import Evaluator, ThreadContext
 from verifier.model.events import Event
-from verifier.model.program import AddressExpr, Arg, Function, Reg, SReg
+from verifier.model.program import NEXT, AddressExpr, Arg, Function, Reg, SReg
 from verifier.model.ssa import Ssa
-from verifier.model.values import WARP, SymbolTable, Value, add, collapse
+from verifier.model.values import WARP, SymbolTable, Value, add, collapse, spread
 
 MAX_WARPS = 32
 MAX_RANKS = 16
@@ -143,7 +143,7 @@ def _explore(function: Function, cfg: Cfg, ssa: Ssa, evaluator: Evaluator) -> fr
 
 def _feasible(function: Function, cfg: Cfg, ssa: Ssa, evaluator: Evaluator, edge: Edge) -> bool:
     if edge.guard is None:
-        return True
+        return _selected(function, cfg, ssa, evaluator, edge)
     last = cfg.blocks[edge.src].end - 1
     predicate = evaluator.value(ssa.reads[last][edge.guard.reg])
     if predicate.terms:
@@ -151,6 +151,19 @@ def _feasible(function: Function, cfg: Cfg, ssa: Ssa, evaluator: Evaluator, edge
     if isinstance(predicate.lanes, int):
         return bool(predicate.lanes & 1) != edge.guard.negated
     return True
+
+
+def _selected(function: Function, cfg: Cfg, ssa: Ssa, evaluator: Evaluator, edge: Edge) -> bool:
+    """Whether an unguarded edge can be taken: all can, but those of an indexed branch whose index is known."""
+    last = cfg.blocks[edge.src].end - 1
+    flow = function.instrs[last].flow if cfg.blocks[edge.src].start <= last else NEXT
+    if flow.selector is None:
+        return True
+    index = evaluator.value(ssa.reads[last][flow.selector.name])
+    if index.terms or not set(spread(index.lanes)) <= set(flow.keys):
+        return True
+    chosen = {target for key, target in zip(flow.keys, flow.targets, strict=True) if key in spread(index.lanes)}
+    return cfg.blocks[edge.dst].start in chosen
 
 
 def _contexts(function: Function, shape: Shape, table: SymbolTable) -> list[ThreadContext]:

@@ -31,6 +31,7 @@ _FUNCTION = 2
 _STO_CUDA_ENTRY = 0x10
 _COMPAT_ACCELERATED = 0x09  # .nv.compat attribute: 1 for a target like sm_100a
 
+_TABLE_BANKS = (2,)  # where ptxas puts the targets of a switch
 _SIZED = 4  # format of a record with a length
 _PARAM_CBANK = 0x0A
 _MAX_THREADS = 0x05
@@ -92,6 +93,7 @@ class KernelInfo(msgspec.Struct, frozen=True, kw_only=True):
     barrier_sites: tuple[BarrierSite, ...] = ()
     exits: tuple[int, ...] = ()
     code_size: int = 0
+    constants: dict[int, tuple[int, ...]] = {}  # bank -> its 32-bit words, for the banks that hold tables of the code
 
 
 class CubinInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +238,11 @@ def _kernel(name: str, code_size: int, sections: _Sections, totals: dict[int, in
         barrier_sites=tuple(_barrier_sites(attributes.get(_MBARRIER_OFFSETS, b""))),
         exits=_words(attributes.get(_EXIT_OFFSETS, b"")),
         code_size=code_size,
+        constants={
+            bank: _words(_data(sections, f".nv.constant{bank}.{name}"))
+            for bank in _TABLE_BANKS
+            if f".nv.constant{bank}.{name}" in sections
+        },
     )
 
 
