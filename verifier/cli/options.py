@@ -68,7 +68,6 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     output_file: Path | None
     exit_zero: bool
-    jobs: int
 
 
 def run_options(**values: Any) -> RunOptions:
@@ -81,7 +80,6 @@ def run_options(**values: Any) -> RunOptions:
         format=values["format"],
         output_file=values["output_file"],
         exit_zero=values["exit_zero"],
-        jobs=values["jobs"],
     )
 
 
@@ -121,9 +119,6 @@ def report_options(function: F) -> F:
             "--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report there."
         ),
         click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found; 2 still means could not check."),
-        click.option(
-            "--jobs", "-j", type=click.IntRange(min=1), default=1, envvar=ENV + "JOBS", help="Processes to use."
-        ),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from verifier.errors import VerifierError
 @click.option("--list", "list_only", is_flag=True, help="List kernels, architectures and defects, and stop.")
 @click.option("--cache/--no-cache", default=True, help="Take unchanged kernels from the artifact store.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds for a compile.")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), default=1, envvar="VERIFIER_JOBS", help="Compiles at a time.")
 @report_options
 def verify(
     kernels: tuple[str, ...],
@@ -27,6 +28,7 @@ def verify(
     list_only: bool,
     cache: bool,
     timeout: float,
+    jobs: int,
     **shared: Any,
 ) -> int:
     """Compile kernels of kernels/registry.py (all, or each KERNEL named) and check them."""
@@ -36,7 +38,7 @@ def verify(
         return 0
     wanted = registry.requests(registry.choose(known, kernels, defect), arch, defect)
     run = runner.Run(run_options(**shared), LoadOptions())
-    for result in registry.compile_all(wanted, jobs=run.options.jobs, timeout=timeout, cached=cache):
+    for result in registry.compile_all(wanted, jobs=jobs, timeout=timeout, cached=cache):
         if isinstance(result, VerifierError):
             run.errors.append(result)
         else:
