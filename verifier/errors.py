@@ -33,7 +33,9 @@ class ParseError(VerifierError):
     def __init__(self, what: str, *, file: str, line: int, column: int, expected: tuple[str, ...] = ()) -> None:
         if expected:
             what = f"{what}; expected {', '.join(expected)}"
-        super().__init__(what, where=f"{file}:{line}:{column}", do="if ptxas or nvdisasm wrote this, report it as a bug")
+        super().__init__(
+            what, where=f"{file}:{line}:{column}", do="if ptxas or nvdisasm wrote this, report it as a bug"
+        )
         self.file = file
         self.line = line
         self.column = column
