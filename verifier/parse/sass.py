@@ -38,17 +38,18 @@ SEED = Path(__file__).with_name("sass_shapes.json")
 
 Template = list[str | int]  # JSON text of an operand, with the number of a value where one goes
 
+# Blanks are matched up to a non-blank, so that a line of blanks costs one look at each.
 _INSTRUCTION = re.compile(
-    r"[ \t]*(/\*([0-9a-f]+)\*/[ \t]+(?:@(!?)(U?P[0-9T])[ ]+)?([A-Z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)"
-    r'(?:[ ]+([^;\n(]*(?:\((?!\*)[^;\n(]*)*))?(?:\(\*"([^"\n]*)"\*\))?[ ]*;)'
+    r"[ \t]*(/\*([0-9a-f]+)\*/[ \t]+(?=[^ \t])(?:@(!?)(U?P[0-9T])[ ]+(?=[^ ]))?([A-Z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)"
+    r'(?:[ ]+(?=[^ ])([^;\n(]*(?:\((?!\*)[^;\n(]*)*))?(?:\(\*"([^"\n]*)"\*\))?[ ]*;)'
     r"[ \t]*(?:/\* 0x([0-9a-f]{16}) \*/[ \t]*\n[ \t]*/\* 0x([0-9a-f]{16}) \*/)?[ \t\r]*(?:\n|\Z)"
 )
 _LINE_INFO = re.compile(
     r'[ \t]*(//## File "([^"\n\\]*)", line ([0-9]+)(?: inlined at "([^"\n\\]*)", line ([0-9]+))?)[ \t\r]*(?:\n|\Z)'
 )
 _LABEL = re.compile(r'[ \t]*(([^\s:;,"/]+):)[ \t\r]*(?:\n|\Z)')
-_BANNER = re.compile(r"[ \t]*(//(?!##)[^\n]*?)[ \t\r]*(?:\n|\Z)")
-_DIRECTIVE = re.compile(r"[ \t]*((?:/\*([0-9a-f]+)\*/[ \t]*)?(\.[a-z_0-9]+)(?:[ \t]+([^\n]*?))?)[ \t\r]*(?:\n|\Z)")
+_BANNER = re.compile(r"[ \t]*(//(?!##)[^\n]*)(?:\n|\Z)")
+_DIRECTIVE = re.compile(r"[ \t]*((?:/\*([0-9a-f]+)\*/[ \t]*)?(\.[a-z_0-9]+)(?:[ \t]+(?=[^ \t])([^\n]*))?)(?:\n|\Z)")
 _BLANK = re.compile(r"[ \t\f\r]*(?:\n|\Z)")
 _ARGUMENT = re.compile(r'((?:"(?:\\.|[^"\\\n])*"|[^,"\n])+)(?:,|\Z)')
 _SEPARATOR = re.compile(r" *, *| +")
@@ -212,11 +213,12 @@ def _other_line(source: Source, position: int) -> tuple[list[SassStatement], int
         inlined = (found[4], int(found[5])) if found[4] is not None else None
         return [LineInfo(Span(*found.span(1)), found[2], int(found[3]), inlined)], found.end()
     if found := _BANNER.match(text, position):
-        return [Banner(Span(*found.span(1)), found[1])], found.end()
+        comment = found[1].rstrip()
+        return [Banner(_span(found.start(1), comment), comment)], found.end()
     if found := _LABEL.match(text, position):
         return [SassLabel(Span(*found.span(1)), found[2])], found.end()
     if found := _DIRECTIVE.match(text, position):
-        args = _arguments(found[4] or "")
+        args = _arguments((found[4] or "").rstrip())
         if args is not None:
             return [_directive(found, args)], found.end()
     end = _end_of_line(text, position)
@@ -232,10 +234,14 @@ def _arguments(text: str) -> tuple[str, ...] | None:
 
 
 def _directive(found: re.Match[str], args: tuple[str, ...]) -> SassDirective | SassData:
-    span = Span(*found.span(1))
+    span = _span(found.start(1), found[1].rstrip())
     if found[2] is None:
         return SassDirective(span, found[3], args)
     return SassData(span, int(found[2], 16), found[3], args)
+
+
+def _span(start: int, text: str) -> Span:
+    return Span(start, start + len(text))
 
 
 def _by_lark(source: Source, start: int, end: int) -> list[SassStatement]:

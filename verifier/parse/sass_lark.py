@@ -49,7 +49,21 @@ _FRIENDLY = {
     "DIRECTIVE": "a directive",
     "LABEL": "a label",
     "$END": "the end of the file",
+    "LINE_INFO": "a line comment",
+    "BANNER": "a comment",
+    "NOTE": "a note",
+    "LSQB": '"["',
+    "RSQB": '"]"',
+    "BAR": '"|"',
+    "AT": "a guard",
+    "NOT": '"!"',
+    "MINUS": '"-"',
+    "PLUS": '"+"',
 }
+_OPERAND_STARTS = frozenset(
+    {"BAR", "LBRACE", "LSQB", "PREFIX", "RELOCATION", "SPECIAL", "SYMBOL", "FLOAT", "HEX", "REGISTER", "WORD"}
+)
+_LONGEST_QUOTE = 30
 
 
 class _Builder(Transformer[Token, object]):
@@ -249,17 +263,25 @@ def _fail(source: Source, start: int, end: int, error: UnexpectedInput) -> NoRet
     found = "the end of the text"
     if isinstance(error, UnexpectedCharacters):
         position, expected = start + cast(int, error.pos_in_stream), set(error.allowed or ())
-        found = repr(source.text[position : position + 20].split("\n")[0])
-    elif isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        position, expected = start + (error.token.start_pos or 0), set(error.accepts or error.expected)
-        found = repr(str(error.token))
-    elif isinstance(error, UnexpectedToken | UnexpectedEOF):
+        found = repr(source.text[position : position + _LONGEST_QUOTE].split("\n")[0])
+    elif isinstance(error, UnexpectedToken):
+        expected = set(error.accepts or error.expected)
+        if error.token.type != "$END":
+            position = start + (error.token.start_pos or 0)
+            found = repr(str(error.token)[:_LONGEST_QUOTE])
+    elif isinstance(error, UnexpectedEOF):
         expected = set(error.expected)
-    names = tuple(sorted({_FRIENDLY.get(name, name) for name in expected}))
     raise ParseError(
         f"this is not SASS: found {found}",
         file=source.name,
         line=source.line_of(position),
         column=source.column_of(position),
-        expected=names,
+        expected=_in_words(expected),
     )
+
+
+def _in_words(terminals: set[str]) -> tuple[str, ...]:
+    names = {_FRIENDLY.get(name, name) for name in terminals}
+    if terminals >= _OPERAND_STARTS:
+        names = {_FRIENDLY.get(name, name) for name in terminals - _OPERAND_STARTS} | {"an operand"}
+    return tuple(sorted(names))
