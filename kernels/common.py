@@ -22,6 +22,7 @@ Loc = ir.Location | None
 Point = ir.InsertionPoint | None
 ACQUIRE = nvvm.MemOrderKind.ACQUIRE
 RELAXED = nvvm.MemOrderKind.RELAXED
+RELEASE = nvvm.MemOrderKind.RELEASE
 CTA = nvvm.MBarrierScopeKind.CTA
 CLUSTER = nvvm.MBarrierScopeKind.CLUSTER
 
@@ -125,3 +126,15 @@ def advance(stage: Int32, parity: Int32, stages: Constexpr) -> tuple[Int32, Int3
 def fence_acquire_cluster_shared(*, loc: Loc = None, ip: Point = None) -> None:
     """Acquires the cluster's shared memory after a relaxed cluster wait; costs no instruction."""
     nvvm.fence_sync_restrict(ACQUIRE, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def fence_release_cluster_shared(*, loc: Loc = None, ip: Point = None) -> None:
+    """Releases this CTA's shared memory to the cluster, for a relaxed cluster arrive that follows."""
+    nvvm.fence_sync_restrict(RELEASE, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def arrive_peer_relaxed_cluster(bar: cute.Pointer, rank: Any, *, loc: Loc = None, ip: Point = None) -> None:
+    """One arrival on the barrier at the same offset in the CTA of `rank`; orders nothing, a fence must precede."""
+    cute.arch.mbarrier_arrive(bar, rank, relaxed=True, scope=nvvm.MemScopeKind.CLUSTER, loc=loc, ip=ip)

@@ -43,8 +43,10 @@ from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_stream
 from cutlass.utils import SmemAllocator
 
-from kernels import common, operands, registry
+from kernels import common, operands, registry, tensor_core
 from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
+from kernels.ring import Ring
+from kernels.walk import Walk
 
 NAME = "gemm_persistent"
 EPILOGUE_THREADS = 128
@@ -65,25 +67,10 @@ class Shared:
     a: cute.Tensor  # (MMA, M, K, stages)
     b: cute.Tensor  # (MMA, N, K, stages)
     c: cute.Tensor  # (M, SUBTILE, buffers)
-    ab_full: cute.Pointer
-    ab_empty: cute.Pointer
+    ring: Ring
     acc_full: cute.Pointer
     acc_empty: cute.Pointer
     tmem_address: cute.Pointer
-
-
-@dataclass(frozen=True)
-class Walk:
-    """The tiles of one CTA: `first`, `first + step`, ... below `count`, row by row of C."""
-
-    first: Any
-    step: Any
-    count: Any
-    columns: Any  # tiles in one row
-
-    def coordinates(self, tile: Any) -> tuple[Any, Any]:
-        """Row and column of a tile."""
-        return tile // self.columns, tile % self.columns
 
 
 @dataclass(frozen=True)
@@ -123,14 +110,13 @@ class PersistentGemm:
         b_layout, b_atom, b_map = operands.make_load_b(b, mma, self.tile, self.stages)
         c_layout, c_atom, c_map = operands.make_store_c(c, (self.tile.m, SUBTILE), self.buffers)
         tiles = cute.ceil_div(c.shape[0], self.tile.m) * cute.ceil_div(c.shape[1], self.tile.n)
-        self.kernel(mma, a_atom, a_map, b_atom, b_map, c_atom, c_map, a_layout, b_layout, c_layout).launch(
+        self.kernel(a_atom, a_map, b_atom, b_map, c_atom, c_map, a_layout, b_layout, c_layout).launch(
             grid=(cutlass.min(tiles, self.max_ctas), 1, 1), block=(THREADS, 1, 1), stream=stream
         )
 
     @cute.kernel
     def kernel(
         self,
-        mma: cute.TiledMma,
         a_atom: cute.CopyAtom,
         a_map: cute.Tensor,
         b_atom: cute.CopyAtom,
@@ -142,6 +128,7 @@ class PersistentGemm:
         c_layout: cute.ComposedLayout,
     ) -> None:
         """Sets up barriers and views, then sends each warp to its role."""
+        mma = operands.make_mma(self.tile)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         shared = self.allocate(a_layout, b_layout, c_layout)
         if warp == LOAD_WARP:
@@ -161,7 +148,7 @@ class PersistentGemm:
             one_cta = mma.get_slice(0)
             load_a = operands.partition_load(a_atom, one_cta.partition_A(tiles_a), shared.a)
             load_b = operands.partition_load(b_atom, one_cta.partition_B(tiles_b), shared.b)
-            self.load_warp(load_a, load_b, shared, walk, k_tiles)
+            self.load_warp(load_a, load_b, shared.ring, walk, k_tiles)
         elif warp == MMA_WARP:
             self.mma_warp(mma, shared, walk, k_tiles)
         else:
@@ -184,8 +171,7 @@ class PersistentGemm:
             a=smem.allocate_tensor(IN, a_layout.outer, TMA_ALIGN, a_layout.inner),
             b=smem.allocate_tensor(IN, b_layout.outer, TMA_ALIGN, b_layout.inner),
             c=smem.allocate_tensor(OUT, c_layout.outer, TMA_ALIGN, c_layout.inner),
-            ab_full=barriers.ab_full.data_ptr(),
-            ab_empty=barriers.ab_empty.data_ptr(),
+            ring=Ring(barriers.ab_full.data_ptr(), barriers.ab_empty.data_ptr(), self.stages, self.tile.stage_bytes),
             acc_full=barriers.acc_full.ptr,
             acc_empty=barriers.acc_empty.ptr,
             tmem_address=barriers.tmem_address.ptr,
@@ -194,32 +180,20 @@ class PersistentGemm:
     def init_barriers(self, shared: Shared) -> None:
         """One thread initializes all mbarriers and publishes them to the units that will signal them."""
         with cute.arch.elect_one():
-            for stage in range(self.stages):
-                cute.arch.mbarrier_init(shared.ab_full + stage, 1)
-                cute.arch.mbarrier_init(shared.ab_empty + stage, 1)
+            shared.ring.init(1)
             cute.arch.mbarrier_init(shared.acc_full, 1)
             cute.arch.mbarrier_init(shared.acc_empty, EPILOGUE_THREADS)
             cute.arch.mbarrier_init_fence()
 
     @cute.jit
-    def load_warp(self, a: Loads, b: Loads, shared: Shared, walk: Walk, k_tiles: Any) -> None:
-        """Fills the ring of operand stages, then waits until the MMA has given every stage back."""
+    def load_warp(self, a: Loads, b: Loads, ring: Ring, walk: Walk, k_tiles: Any) -> None:
+        """Keeps the ring full, tile after tile."""
         stage, parity = cutlass.Int32(0), cutlass.Int32(1)
         tile = walk.first
         while tile < walk.count:
-            row, column = walk.coordinates(tile)
-            for k in cutlass.range(k_tiles, unroll=1):
-                common.wait(shared.ab_empty + stage, parity)
-                full = shared.ab_full + stage
-                with cute.arch.elect_one():
-                    cute.arch.mbarrier_arrive_and_expect_tx(full, self.tile.stage_bytes)
-                cute.copy(a.atom, a.tiles[(None, row, k)], a.stages[(None, stage)], tma_bar_ptr=full)
-                cute.copy(b.atom, b.tiles[(None, column, k)], b.stages[(None, stage)], tma_bar_ptr=full)
-                stage, parity = common.advance(stage, parity, self.stages)
+            stage, parity = ring.fill(a, b, walk.coordinates(tile), (0, k_tiles), stage, parity)
             tile += walk.step
-        for _ in cutlass.range(self.stages, unroll=1):
-            common.wait(shared.ab_empty + stage, parity)
-            stage, parity = common.advance(stage, parity, self.stages)
+        ring.drain(stage, parity)
 
     @cute.jit
     def mma_warp(self, mma: cute.TiledMma, shared: Shared, walk: Walk, k_tiles: Any) -> None:
@@ -235,16 +209,7 @@ class PersistentGemm:
             common.wait_relaxed_cluster(shared.acc_empty, region ^ 1)
             common.fence_tcgen05_after()
             acc = regions[(None, None, None, region)]
-            mma.set(tcgen05.Field.ACCUMULATE, False)
-            for _ in cutlass.range(k_tiles, unroll=1):
-                common.wait(shared.ab_full + stage, parity)
-                common.fence_tcgen05_after()
-                for block in cutlass.range_constexpr(cute.size(a, mode=[2])):
-                    cute.gemm(mma, acc, a[(None, None, block, stage)], b[(None, None, block, stage)], acc)
-                    mma.set(tcgen05.Field.ACCUMULATE, True)
-                with cute.arch.elect_one():
-                    tcgen05.commit(shared.ab_empty + stage)
-                stage, parity = common.advance(stage, parity, self.stages)
+            stage, parity = tensor_core.multiply(mma, acc, a, b, shared.ring, k_tiles, stage, parity)
             with cute.arch.elect_one():
                 tcgen05.commit(shared.acc_full)
             region ^= 1

@@ -43,8 +43,10 @@ from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_stream
 from cutlass.utils import SmemAllocator
 
-from kernels import common, operands, registry
+from kernels import common, mailbox, operands, registry, tensor_core
+from kernels.mailbox import Mailbox
 from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
+from kernels.ring import Ring
 
 NAME = "gemm_splitk_mailbox"
 EPILOGUE_THREADS = 128
@@ -53,7 +55,6 @@ LOAD_WARP = 5
 THREADS = 192
 TMEM_THREADS = 160
 STORE_BARRIER = 1
-VECTOR = 4  # fp32 values of one st.async
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,10 @@ class Shared:
     a: cute.Tensor  # (MMA, M, K, stages)
     b: cute.Tensor  # (MMA, N, K, stages)
     c: cute.Tensor  # (M, slice, 1)
-    mailbox: cute.Tensor  # (VECTOR, slice / VECTOR, thread, slot)
-    ab_full: cute.Pointer
-    ab_empty: cute.Pointer
+    ring: Ring
     acc_full: cute.Pointer
     tmem: cute.Pointer
-    mailbox_full: cute.Pointer
+    mailbox: Mailbox
     tmem_address: cute.Pointer
 
 
@@ -81,7 +80,6 @@ class SplitKGemm:
         self.stages = config["stages"]
         self.slots = self.split - 1
         self.slice = self.tile.n // self.split  # columns of C that one rank owns
-        self.slot_bytes = self.tile.m * self.slice * ACC.width // 8
         self.defect = defect
 
     @cute.jit
@@ -92,14 +90,13 @@ class SplitKGemm:
         b_layout, b_atom, b_map = operands.make_load_b(b, mma, self.tile, self.stages)
         c_layout, c_atom, c_map = operands.make_store_c(c, (self.tile.m, self.slice), 1)
         grid = (cute.ceil_div(c.shape[0], self.tile.m), cute.ceil_div(c.shape[1], self.tile.n), self.split)
-        self.kernel(mma, a_atom, a_map, b_atom, b_map, c_atom, c_map, a_layout, b_layout, c_layout).launch(
+        self.kernel(a_atom, a_map, b_atom, b_map, c_atom, c_map, a_layout, b_layout, c_layout).launch(
             grid=grid, block=(THREADS, 1, 1), cluster=(1, 1, self.split), stream=stream
         )
 
     @cute.kernel
     def kernel(
         self,
-        mma: cute.TiledMma,
         a_atom: cute.CopyAtom,
         a_map: cute.Tensor,
         b_atom: cute.CopyAtom,
@@ -111,6 +108,7 @@ class SplitKGemm:
         c_layout: cute.ComposedLayout,
     ) -> None:
         """Sets up barriers and views, then sends each warp to its role."""
+        mma = operands.make_mma(self.tile)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
         shared = self.allocate(a_layout, b_layout, c_layout)
@@ -122,16 +120,16 @@ class SplitKGemm:
         cute.arch.cluster_wait()
 
         m, n, _ = cute.arch.block_idx()
-        tile_a = cute.local_tile(a_map, (self.tile.m, self.tile.k), (m, None))  # (M, K, K tiles)
-        tile_b = cute.local_tile(b_map, (self.tile.n, self.tile.k), (n, None))  # (N, K, K tiles)
+        tiles_a = cute.local_tile(a_map, (self.tile.m, self.tile.k), (None, None))  # (M, K, tile rows, K tiles)
+        tiles_b = cute.local_tile(b_map, (self.tile.n, self.tile.k), (None, None))  # (N, K, tile columns, K tiles)
         tile_c = cute.local_tile(c_map, (self.tile.m, self.tile.n), (m, n))  # (M, N)
-        first_k, last_k = self.k_range(rank, cute.size(tile_a, mode=[2]))
+        first_k, last_k = self.k_range(rank, cute.size(tiles_a, mode=[3]))
 
         if warp == LOAD_WARP:
             one_cta = mma.get_slice(0)
-            load_a = operands.partition_load(a_atom, one_cta.partition_A(tile_a), shared.a)
-            load_b = operands.partition_load(b_atom, one_cta.partition_B(tile_b), shared.b)
-            self.load_warp(load_a, load_b, shared, first_k, last_k)
+            load_a = operands.partition_load(a_atom, one_cta.partition_A(tiles_a), shared.a)
+            load_b = operands.partition_load(b_atom, one_cta.partition_B(tiles_b), shared.b)
+            self.load_warp(load_a, load_b, shared.ring, (m, n), (first_k, last_k))
         elif warp == MMA_WARP:
             self.mma_warp(mma, shared, last_k - first_k)
         else:
@@ -153,21 +151,14 @@ class SplitKGemm:
 
         smem = SmemAllocator()
         bars = smem.allocate(Barriers)
-        vectors = self.slice // VECTOR
-        mailbox = cute.make_layout(
-            (VECTOR, vectors, EPILOGUE_THREADS, self.slots),
-            stride=(1, VECTOR * EPILOGUE_THREADS, VECTOR, self.slice * EPILOGUE_THREADS),
-        )
         return Shared(
             a=smem.allocate_tensor(IN, a_layout.outer, TMA_ALIGN, a_layout.inner),
             b=smem.allocate_tensor(IN, b_layout.outer, TMA_ALIGN, b_layout.inner),
             c=smem.allocate_tensor(OUT, c_layout.outer, TMA_ALIGN, c_layout.inner),
-            mailbox=smem.allocate_tensor(ACC, mailbox, TMA_ALIGN),
-            ab_full=bars.ab_full.data_ptr(),
-            ab_empty=bars.ab_empty.data_ptr(),
+            mailbox=mailbox.allocate(smem, bars.mailbox_full.data_ptr(), self.slice, EPILOGUE_THREADS, self.slots),
+            ring=Ring(bars.ab_full.data_ptr(), bars.ab_empty.data_ptr(), self.stages, self.tile.stage_bytes),
             acc_full=bars.acc_full.ptr,
             tmem=bars.tmem.ptr,
-            mailbox_full=bars.mailbox_full.data_ptr(),
             tmem_address=bars.tmem_address.ptr,
         )
 
@@ -180,32 +171,19 @@ class SplitKGemm:
     def init_barriers(self, shared: Shared) -> None:
         """One thread initializes all mbarriers, publishes them to the cluster and arms the mailbox."""
         with cute.arch.elect_one():
-            for stage in range(self.stages):
-                cute.arch.mbarrier_init(shared.ab_full + stage, 1)
-                cute.arch.mbarrier_init(shared.ab_empty + stage, 1)
+            shared.ring.init(1)
             cute.arch.mbarrier_init(shared.acc_full, 1)
             cute.arch.mbarrier_init(shared.tmem, TMEM_THREADS)
-            for slot in range(self.slots):
-                cute.arch.mbarrier_init(shared.mailbox_full + slot, 1)
+            shared.mailbox.init()
             cute.arch.mbarrier_init_fence()
-            for slot in range(self.slots):
-                common.arrive_expect_relaxed_cluster(shared.mailbox_full + slot, self.slot_bytes)
+            shared.mailbox.arm()
 
     @cute.jit
-    def load_warp(self, a: Loads, b: Loads, shared: Shared, first_k: cutlass.Int32, last_k: cutlass.Int32) -> None:
-        """Fills the ring of operand stages, then waits until the MMA has given every stage back."""
+    def load_warp(self, a: Loads, b: Loads, ring: Ring, tile: tuple[Any, Any], k_range: tuple[Any, Any]) -> None:
+        """Loads this rank's K tiles."""
         stage, parity = cutlass.Int32(0), cutlass.Int32(1)
-        for k in cutlass.range(first_k, last_k, unroll=1):
-            common.wait(shared.ab_empty + stage, parity)
-            full = shared.ab_full + stage
-            with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(full, self.tile.stage_bytes)
-            cute.copy(a.atom, a.tiles[(None, k)], a.stages[(None, stage)], tma_bar_ptr=full)
-            cute.copy(b.atom, b.tiles[(None, k)], b.stages[(None, stage)], tma_bar_ptr=full)
-            stage, parity = common.advance(stage, parity, self.stages)
-        for _ in cutlass.range(self.stages, unroll=1):
-            common.wait(shared.ab_empty + stage, parity)
-            stage, parity = common.advance(stage, parity, self.stages)
+        stage, parity = ring.fill(a, b, tile, k_range, stage, parity)
+        ring.drain(stage, parity)
 
     @cute.jit
     def mma_warp(self, mma: cute.TiledMma, shared: Shared, k_tiles: cutlass.Int32) -> None:
@@ -216,17 +194,7 @@ class SplitKGemm:
         cute.arch.sync_warp()
         acc = self.accumulator(mma, shared)
         a, b = mma.make_fragment_A(shared.a), mma.make_fragment_B(shared.b)
-        stage, parity = cutlass.Int32(0), cutlass.Int32(0)
-        mma.set(tcgen05.Field.ACCUMULATE, False)
-        for _ in cutlass.range(k_tiles, unroll=1):
-            common.wait(shared.ab_full + stage, parity)
-            common.fence_tcgen05_after()
-            for block in cutlass.range_constexpr(cute.size(a, mode=[2])):
-                cute.gemm(mma, acc, a[(None, None, block, stage)], b[(None, None, block, stage)], acc)
-                mma.set(tcgen05.Field.ACCUMULATE, True)
-            with cute.arch.elect_one():
-                tcgen05.commit(shared.ab_empty + stage)
-            stage, parity = common.advance(stage, parity, self.stages)
+        tensor_core.multiply(mma, acc, a, b, shared.ring, k_tiles, cutlass.Int32(0), cutlass.Int32(0))
         with cute.arch.elect_one():
             tcgen05.commit(shared.acc_full)
         if cutlass.const_expr(self.defect != "missing-phase0-wait"):
@@ -271,42 +239,14 @@ class SplitKGemm:
             if k_tiles > 0:
                 cute.copy(tmem_load, source[(None, None, None, 0, owner)], partial)
                 cute.arch.fence_view_async_tmem_load()
-            self.send(partial, shared, slot, owner, thread)
+            shared.mailbox.send(partial, slot, owner, thread)
         if k_tiles > 0:
             cute.copy(tmem_load, source[(None, None, None, 0, rank)], partial)
             cute.arch.fence_view_async_tmem_load()
         common.fence_tcgen05_before()
         common.arrive(shared.tmem)
-        self.reduce(partial, shared, thread)
+        shared.mailbox.add(partial, 0, thread, self.defect)
         self.store(partial, tmem_load, c_atom, slices_c[(None, None, 0, rank)], shared)
-
-    def send(self, partial: cute.Tensor, shared: Shared, slot: Any, owner: Any, thread: Any) -> None:
-        """Writes this thread's row of one slice into slot `slot` of the owner's mailbox."""
-        bits = cute.recast_tensor(partial, cutlass.Int32)
-        box = cute.recast_tensor(shared.mailbox, cutlass.Int32)
-        for vector in range(self.slice // VECTOR):
-            values = tuple(bits[vector * VECTOR + i] for i in range(VECTOR))
-            target = box[(None, vector, thread, slot)].iterator
-            cute.arch.store_async_dsmem(target, values, shared.mailbox_full + slot, owner)
-
-    @cute.jit
-    def reduce(self, partial: cute.Tensor, shared: Shared, thread: cutlass.Int32) -> None:
-        """Adds each peer's slot to the partial sum, in the order of the slots, as soon as it has arrived."""
-        received = cute.make_rmem_tensor((VECTOR, self.slice // VECTOR), ACC)
-        for slot in cutlass.range(self.slots, unroll=1):
-            if cutlass.const_expr(self.defect == "cta-scope-wait"):
-                common.wait(shared.mailbox_full + slot, 0)  # defect: cta-scope-wait
-            elif cutlass.const_expr(self.defect == "acquire-cluster-wait"):
-                common.wait_acquire_cluster(shared.mailbox_full + slot, 0)  # defect: acquire-cluster-wait
-            elif cutlass.const_expr(self.defect == "wait-not-retried"):
-                common.attempt_relaxed_cluster(shared.mailbox_full + slot, 0)  # defect: wait-not-retried
-                common.fence_acquire_cluster_shared()
-            else:
-                common.wait_relaxed_cluster(shared.mailbox_full + slot, 0)
-                common.fence_acquire_cluster_shared()
-            cute.autovec_copy(shared.mailbox[(None, None, thread, slot)], received)
-            for i in cutlass.range_constexpr(self.slice):
-                partial[i] = partial[i] + received[i]
 
     @cute.jit
     def store(

@@ -16,17 +16,22 @@ from types import MappingProxyType
 
 from verifier.errors import ConfigError
 
+HOPPER = ("sm_90a",)
 BLACKWELL = ("sm_100a", "sm_103a")
 MARKER = "# defect:"
 
 
 @dataclass(frozen=True)
 class Defect:
-    """A reported bug that a kernel can be built with, and the rule that must report it."""
+    """A reported bug that a kernel can be built with, and the rule that must report it.
+
+    `module` holds the line that a finding belongs to, where that is not the kernel's own module.
+    """
 
     name: str
     rule: str
     summary: str
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class KernelCase:
     @property
     def source(self) -> Path:
         """The kernel's Python file."""
-        return Path(__file__).parent / f"{self.module.rpartition('.')[2]}.py"
+        return _file(self.module)
 
     def defect(self, name: str) -> Defect:
         """The defect of this name; ConfigError when the kernel has none."""
@@ -57,11 +62,18 @@ class KernelCase:
         if name is not None:
             self.defect(name)
 
+    def defect_source(self, name: str) -> Path:
+        """The Python file with the line that a finding about this defect belongs to."""
+        return _file(self.defect(name).module or self.module)
+
     def defect_lines(self, name: str) -> tuple[int, ...]:
-        """Lines of `source` (from 1) whose trailing `# defect:` comment names this defect."""
-        defect = self.defect(name)
-        lines = self.source.read_text(encoding="utf-8").splitlines()
-        return tuple(number for number, line in enumerate(lines, 1) if defect.name in marked(line))
+        """Lines of `defect_source` (from 1) whose trailing `# defect:` comment names this defect."""
+        lines = self.defect_source(name).read_text(encoding="utf-8").splitlines()
+        return tuple(number for number, line in enumerate(lines, 1) if name in marked(line))
+
+
+def _file(module: str) -> Path:
+    return Path(__file__).parent / f"{module.rpartition('.')[2]}.py"
 
 
 def marked(line: str) -> tuple[str, ...]:
@@ -77,6 +89,27 @@ def case(name: str) -> KernelCase:
             return known
     raise ConfigError(f"unknown kernel {name!r}", do=f"known kernels: {', '.join(known.name for known in CASES)}")
 
+
+HOPPER_SPLITK = MappingProxyType(
+    {
+        "m": 2048,
+        "n": 4096,
+        "k": 2048,
+        "tile_m": 128,
+        "tile_n": 128,
+        "tile_k": 64,
+        "stages": 4,
+        "split_k": 4,
+        "max_clusters": 33,
+        "table": 0,
+    }
+)
+
+MAILBOX_DEFECTS = (
+    Defect("cta-scope-wait", "SCP301", "acquires the peers' partial sums at CTA scope", "kernels.mailbox"),
+    Defect("acquire-cluster-wait", "PRF601", "invalidates L1 on each attempt of the mailbox wait", "kernels.mailbox"),
+    Defect("wait-not-retried", "MBR201", "reads the mailbox after one attempt that may have failed", "kernels.mailbox"),
+)
 
 CASES: tuple[KernelCase, ...] = (
     KernelCase(
@@ -121,10 +154,48 @@ CASES: tuple[KernelCase, ...] = (
         ),
         archs=BLACKWELL,
         defects=(
-            Defect("cta-scope-wait", "SCP301", "acquires the peers' partial sums at CTA scope"),
-            Defect("acquire-cluster-wait", "PRF601", "invalidates L1 on each attempt of the mailbox wait"),
-            Defect("wait-not-retried", "MBR201", "reads the mailbox after one attempt that may have failed"),
+            *MAILBOX_DEFECTS,
             Defect("missing-phase0-wait", "MBR202", "frees TMEM after a wait that may return for the phase before"),
         ),
+    ),
+    KernelCase(
+        name="hopper_gemm_persistent",
+        module="kernels.hopper_gemm_persistent",
+        config=MappingProxyType(
+            {
+                "m": 8192,
+                "n": 8192,
+                "k": 4096,
+                "tile_m": 128,
+                "tile_n": 256,
+                "tile_k": 64,
+                "stages": 4,
+                "store_buffers": 2,
+                "max_ctas": 132,
+            }
+        ),
+        archs=HOPPER,
+        defects=(
+            Defect("no-drain", "TMA501", "leaves the kernel while its last stores read shared memory"),
+            Defect("late-store-wait", "TMA502", "rewrites a buffer that a store may still read"),
+            Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet"),
+        ),
+    ),
+    KernelCase(
+        name="hopper_splitk_mailbox",
+        module="kernels.hopper_splitk_mailbox",
+        config=HOPPER_SPLITK,
+        archs=HOPPER,
+        defects=(
+            *MAILBOX_DEFECTS,
+            Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet"),
+        ),
+    ),
+    KernelCase(
+        name="hopper_splitk_mailbox_table",
+        module="kernels.hopper_splitk_mailbox",
+        config=MappingProxyType({**HOPPER_SPLITK, "table": 4096}),
+        archs=HOPPER,
+        defects=MAILBOX_DEFECTS,
     ),
 )

@@ -1,0 +1,55 @@
+"""The ring of operand stages between the load warp and whoever multiplies: pairs of mbarriers, bulk tensor loads.
+
+The load warp waits for `empty[s]`, expects the bytes of two loads on `full[s]` (count 1) and issues them. Whoever
+multiplies waits for `full[s]`, and gives the stage back through `empty[s]` once nothing reads it any more: by
+`tcgen05.commit` (count 1), or by one thread of each warp after `wgmma.wait_group` (count = warps).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass
+from cutlass import cute
+
+from kernels import common
+from kernels.operands import Loads
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Barriers of the operand stages; `stage_bytes` is what the two loads of one stage bring in."""
+
+    full: cute.Pointer
+    empty: cute.Pointer
+    stages: int
+    stage_bytes: int
+
+    def init(self, releases: int) -> None:
+        """Initializes the barriers, a stage to be empty after `releases` arrivals; one thread, which publishes them."""
+        for stage in range(self.stages):
+            cute.arch.mbarrier_init(self.full + stage, 1)
+            cute.arch.mbarrier_init(self.empty + stage, releases)
+
+    @cute.jit
+    def fill(
+        self, a: Loads, b: Loads, tile: Any, k_tiles: tuple[Any, Any], stage: cutlass.Int32, parity: cutlass.Int32
+    ) -> tuple[cutlass.Int32, cutlass.Int32]:
+        """Loads K tiles [first, last) of one tile of C into the ring; where the ring stands afterwards."""
+        row, column = tile
+        first_k, last_k = k_tiles
+        for k in cutlass.range(first_k, last_k, unroll=1):
+            common.wait(self.empty + stage, parity)
+            full = self.full + stage
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(full, self.stage_bytes)
+            cute.copy(a.atom, a.tiles[(None, row, k)], a.stages[(None, stage)], tma_bar_ptr=full)
+            cute.copy(b.atom, b.tiles[(None, column, k)], b.stages[(None, stage)], tma_bar_ptr=full)
+            stage, parity = common.advance(stage, parity, self.stages)
+        return stage, parity
+
+    @cute.jit
+    def drain(self, stage: cutlass.Int32, parity: cutlass.Int32) -> None:
+        """Waits until every stage has been given back, so that no load and no MMA outlives the load warp."""
+        for _ in cutlass.range(self.stages, unroll=1):
+            common.wait(self.empty + stage, parity)
+            stage, parity = common.advance(stage, parity, self.stages)
