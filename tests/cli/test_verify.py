@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +78,42 @@ def test_the_second_run_compiles_nothing(verifier: Verifier, tmp_path: Path, mon
     assert kernel["source"] == "kernels/gemm_persistent.py"
     assert len(kernel["roles"]) >= 3
     assert kernel["toolchain"]["assembler"].startswith("ptxas 13")
+
+
+ENDLESS = """
+import os, time
+from pathlib import Path
+
+def build(config, defect):
+    Path(config["marker"]).write_text(str(os.getpid()))
+    while True:
+        time.sleep(1)
+"""
+
+
+def test_an_interrupt_ends_the_compile_too(tmp_path: Path) -> None:
+    """The registry may be that of another project: the first `kernels` on the path."""
+    marker = tmp_path / "started"
+    package = tmp_path / "kernels"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "endless.py").write_text(ENDLESS)
+    (package / "registry.py").write_text(
+        "from types import SimpleNamespace\nfrom pathlib import Path\n"
+        f"CASES = (SimpleNamespace(name='endless', module='kernels.endless', archs=('sm_100a',), defects=(),\n"
+        f"    config={{'marker': {str(marker)!r}}}, source=Path(__file__)),)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "verifier", "verify", "--no-cache"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not (marker.exists() and marker.read_text()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert not Path(f"/proc/{marker.read_text()}").exists()
