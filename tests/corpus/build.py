@@ -133,7 +133,8 @@ def build(name: str, out: Path, cache: Path) -> Result:
     except subprocess.CalledProcessError as error:
         return Result(folders=0, failures=(f"FAILED {name}: {error.stderr.strip()}",), seconds=0.0)
     target = out / name
-    target.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
     search = os.pathsep.join(map(str, (*folders, REPOSITORY)))
     command = [str(python), "-m", f"tests.corpus.{entry.script}", "--out", str(target), *entry.arguments]
     log = target / "build.log"

@@ -39,6 +39,8 @@ def _gemms(recorder: Recorder) -> None:
     b = torch.empty((BATCHES, COLUMNS, DEPTH), dtype=torch.bfloat16)
     d = torch.empty((BATCHES, ROWS, COLUMNS), dtype=torch.bfloat16)
     for name, config in _GEMMS.items():
+        if "dynamic" in name and recorder.arch == "sm_90a":
+            continue  # there the dynamic scheduler needs a semaphore in global memory; here it asks the hardware
         recorder.compile(name, config, gemm, a, b, d, None, None)
     config = _GEMMS["gemm-2cta"]
     bias = torch.empty((BATCHES, COLUMNS), dtype=torch.bfloat16)

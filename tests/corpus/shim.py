@@ -122,6 +122,7 @@ def _fake_torch(arch: str) -> None:
     }
     for attribute, answer in answers.items():
         setattr(torch.cuda, attribute, answer)
+    torch.Tensor.record_stream = lambda tensor, stream: None
 
     def on_cpu(device: Any) -> bool:
         return str(device).startswith("cuda") if isinstance(device, (str, torch.device)) else False
