@@ -11,8 +11,7 @@ from verifier.cli.inputs import Bundle, read_input
 from verifier.cli.output import display
 from verifier.cli.parts import LoadOptions, Parts, parse_bundle
 from verifier.errors import InputError, VerifierError
-from verifier.model.lower_ptx import entry_names
-from verifier.parse.sass_ast import SassDirective
+from verifier.model import lower_ptx, lower_sass
 
 
 class _Half(NamedTuple):
@@ -85,14 +84,11 @@ def _kernels(bundle: Bundle) -> Iterator[tuple[str, str]]:
 
 def ptx_kernels(parts: Parts) -> tuple[str, ...]:
     """Names of the kernels that the PTX defines."""
-    return entry_names(parts.ptx) if parts.ptx else ()
+    return lower_ptx.entry_names(parts.ptx) if parts.ptx else ()
 
 
 def sass_kernels(parts: Parts) -> tuple[str, ...]:
-    """Names of the kernels of the machine code; where there is only a listing, of its code sections."""
+    """Names of the kernels of the machine code."""
     if parts.cubin is not None:
         return tuple(kernel.name for kernel in parts.cubin.kernels)
-    if parts.sass is None:
-        return ()
-    sections = (s.args[0] for s in parts.sass.statements if isinstance(s, SassDirective) and s.name == ".section")
-    return tuple(name.strip('"').removeprefix(".text.") for name in sections if ".text." in name)
+    return lower_sass.entry_names(parts.sass) if parts.sass else ()
