@@ -87,8 +87,8 @@ def access_bytes_of_words(op: SassOp) -> int:
     return next((_BYTES[word] for word in op.words if word in _BYTES), 4)
 
 
-def source_registers(op: SassOp, position: int, of: int) -> int:
-    """Consecutive registers that source operand `position` of `of` (register operands behind the results) spans."""
+def source_registers(op: SassOp, position: int) -> int:
+    """Consecutive registers that source operand `position` spans; predicates, addresses and words are not counted."""
     if op.part in (Part.STORE, Part.ATOMIC, Part.REDUCTION, Part.ASYNC_STORE, Part.ASYNC_REDUCE):
         if op.row.space in ("texture", "surface"):
             return 1
@@ -98,7 +98,7 @@ def source_registers(op: SassOp, position: int, of: int) -> int:
     if op.part is Part.BARRIER_INIT:
         return 2
     if op.part is Part.WGMMA_MMA:
-        return _wgmma_registers(op) if position == of - 1 else 4
+        return 4 if position == 0 else 1  # A in registers; the accumulator is read as it is written
     if op.root.endswith("MMA"):
         return _fragment_registers(op, position)
     if op.root in _DOUBLE or op.root in _PACKED or op.root == "DSETP":

@@ -22,6 +22,7 @@ from verifier.parse import sass_ast as ast
 ZERO = Const(0)
 _CONSTANT_REGISTERS: dict[str, Arg] = {"RZ": ZERO, "URZ": ZERO, "PT": Const(1), "UPT": Const(1)}
 _HARMLESS = (("reuse",), ())
+_CONSTANT_KINDS = ("c", "cx")
 _MASK32 = 0xFFFFFFFF
 _REPEATED = {"X4": 4, "X8": 8, "X16": 16}
 
@@ -115,17 +116,19 @@ def written_registers(op: SassOp, operands: Operands) -> tuple[str, ...]:
 def read_registers(op: SassOp, operands: Operands) -> tuple[str, ...]:
     """Every register that the instruction reads, addresses and descriptors included, guards not."""
     read: list[str] = []
-    plain = [o for o in operands.sources if isinstance(o, ast.Register) and not _is_predicate_name(o.name)]
     position = place = 0
     for operand in operands.sources:
         if isinstance(operand, ast.Address):
             read += _address_registers(op, operand, place)
             place += 1
+            position += operand.kind in _CONSTANT_KINDS
+        elif isinstance(operand, ast.Immediate):
+            position += 1
         elif isinstance(operand, ast.Register):
             if _is_predicate_name(operand.name):
                 read += register_range(operand.name, 1)
             else:
-                read += register_range(operand.name, source_registers(op, position, len(plain)))
+                read += register_range(operand.name, source_registers(op, position))
                 position += 1
     if op.part is Part.WGMMA_MMA:  # accumulates
         read += written_registers(op, operands)
@@ -156,7 +159,7 @@ def address_of(operand: ast.Address) -> AddressExpr:
 def addresses_of(instruction: ast.SassInstruction) -> tuple[AddressExpr, ...]:
     """Addresses of all bracketed operands that are no constants, in order."""
     return tuple(
-        address_of(o) for o in instruction.operands if isinstance(o, ast.Address) and o.kind not in ("c", "cx")
+        address_of(o) for o in instruction.operands if isinstance(o, ast.Address) and o.kind not in _CONSTANT_KINDS
     )
 
 

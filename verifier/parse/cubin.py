@@ -135,8 +135,8 @@ def _open(data: bytes, name: str) -> ELFFile:
 
     if data[:4] != b"\x7fELF":
         raise InputError("not a cubin: it does not begin as an ELF file", where=name, do=_HELP)
-    if len(data) < _HEADER or _end_of_section_table(data) > len(data):
-        raise InputError("truncated: its section table lies beyond its end", where=name, do=_HELP)
+    if len(data) < _HEADER or _end_of_tables(data) > len(data):
+        raise InputError("truncated: its tables lie beyond its end", where=name, do=_HELP)
     try:
         elf = ELFFile(io.BytesIO(data))
         machine = elf["e_machine"]
@@ -150,9 +150,10 @@ def _open(data: bytes, name: str) -> ELFFile:
     return elf
 
 
-def _end_of_section_table(data: bytes) -> int:
-    start, size, count = struct.unpack_from("<Q10xHH", data, 0x28)
-    return int(start) + int(size) * int(count)
+def _end_of_tables(data: bytes) -> int:
+    """Where the tables of program headers and of sections, which may close the file, end."""
+    programs, sections, program_size, program_count, size, count = struct.unpack_from("<QQ6xHHHH", data, 0x20)
+    return max(int(programs) + int(program_size) * int(program_count), int(sections) + int(size) * int(count))
 
 
 def _reason(error: Exception) -> str:

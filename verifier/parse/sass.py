@@ -20,6 +20,7 @@ from verifier.errors import InputError
 from verifier.parse.sass_ast import (
     Banner,
     Guard,
+    Indices,
     LineInfo,
     Operand,
     SassData,
@@ -59,6 +60,7 @@ _NUMBER = re.compile(
     r"|(?<![\w.])([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?!\w)"  # a float
 )
 _SYMBOL = re.compile(r'`\(([^`,;*"\]\n]*)\)\Z')
+_INDICES = re.compile(r"\{([0-9](?:,[0-9])*)\}\Z")
 _RELOCATION = re.compile(r'([0-9a-z]+@[a-z]+)\(([^`,;*"\]\n]*)\)\Z')
 
 _MARKER = 7_310_000
@@ -150,6 +152,8 @@ class _Operands(dict[str, Operand]):
             operand: Operand = Symbol(found[1])
         elif found := _RELOCATION.match(text):
             operand = Symbol(found[2], found[1])
+        elif found := _INDICES.match(text):
+            operand = Indices(tuple(map(int, found[1].split(","))))
         elif " " in text:
             raise UnknownShape(text)
         else:
