@@ -8,6 +8,7 @@ from functools import cached_property
 import msgspec
 
 from verifier.analyses.flow import EventFlow
+from verifier.analyses.protocol.explore import Protocol, analyse
 from verifier.launch import LaunchFacts
 from verifier.model.kernel import KernelModel
 from verifier.model.roles import Role
@@ -50,6 +51,11 @@ class KernelFacts:
     def roles(self) -> Sequence[RoleSummary]:
         side = self.ptx or self.sass
         return tuple(RoleSummary(role.name, role.warps) for role in side.roles) if side else ()
+
+    @cached_property
+    def protocol(self) -> Protocol | None:
+        """What running the kernel's synchronization showed; None without PTX. Computed once, when first asked for."""
+        return analyse(self.ptx) if self.ptx is not None else None
 
     def flow(self, model: KernelModel, stream: Stream) -> EventFlow:
         """Events of a stream in control-flow order."""

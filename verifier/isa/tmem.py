@@ -1,7 +1,7 @@
 """Tensor-memory footprints that an opcode states by itself.
 
-Source: PTX ISA 9.4, 9.7.18.8 "tcgen05.ld / tcgen05.st": columns touched by one repetition of each shape; 9.7.18.4.2 "Instruction
-descriptor" for the size of an MMA's accumulator.
+Source: PTX ISA 9.4, 9.7.18.8 "tcgen05.ld / tcgen05.st": columns touched by one repetition of each shape; 9.7.18.4.2
+"Instruction descriptor" for the size of an MMA's accumulator; 9.7.18.9 "tcgen05.cp".
 """
 
 from __future__ import annotations
@@ -29,3 +29,23 @@ def accumulator_columns(descriptor: int, cta_group: int) -> int:
     """
     del cta_group
     return (descriptor >> 17 & 0x3F) * 8
+
+
+def accumulator_footprint(descriptor: int, cta_group: int) -> int | None:
+    """Columns of D that an MMA writes in each CTA, on all its lanes; None for layouts that are not modelled.
+
+    M is in bits 24-28 in units of 16. A CTA pair with M=128 splits N over the two halves of the lanes.
+    """
+    rows = (descriptor >> 24 & 0x1F) * 16
+    columns = accumulator_columns(descriptor, cta_group)
+    if not columns or rows not in (64, 128, 256):
+        return None
+    return columns // 2 if cta_group == 2 and rows == 128 else columns
+
+
+_COPIED = {"128x256b": 8, "4x256b": 8, "128x128b": 4, "64x128b": 4, "32x128b": 4}
+
+
+def copy_columns(op: PtxOp) -> int | None:
+    """Columns that one `tcgen05.cp` writes."""
+    return next((_COPIED[word] for word in op.words if word in _COPIED), None)

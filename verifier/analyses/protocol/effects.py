@@ -1,0 +1,26 @@
+"""Closures for what events do to the machine. A step returns None, or what the fiber now waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from verifier.analyses.protocol import effects_barrier, effects_memory, effects_tmem
+from verifier.model.events import Event, Kind
+from verifier.model.program import Instr
+
+if TYPE_CHECKING:
+    from verifier.analyses.protocol.alu import Step
+    from verifier.analyses.protocol.code import Code
+
+_MAKERS: dict[Kind, Callable[[Code, Instr, Event], Step | None]] = {
+    **effects_barrier.MAKERS,
+    **effects_tmem.MAKERS,
+    **effects_memory.MAKERS,
+}
+
+
+def event_step(code: Code, instr: Instr, event: Event) -> Step | None:
+    """The closure of an event; None when it does nothing here beyond what its assignments compute."""
+    make = _MAKERS.get(event.kind)
+    return None if make is None else make(code, instr, event)

@@ -1,0 +1,159 @@
+"""A warp on the machine: lanes that run together, and what waits for them to come back.
+
+A warp starts as one fiber. Where lanes part and both sides have something to do before they meet again, each side
+becomes a fiber of its own, since hardware lets both make progress; where one side has nothing to do, it just waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifier.analyses.protocol.clocks import Clock
+from verifier.analyses.protocol.values import Lanes, LaneValue
+
+if TYPE_CHECKING:
+    from verifier.analyses.protocol.machine import Machine
+
+
+class Warp:
+    """One warp of one CTA: its clock, and the asynchronous work it has started and not seen complete."""
+
+    __slots__ = (
+        "bulk_component",
+        "clock",
+        "cluster_generation",
+        "component",
+        "cta",
+        "groups",
+        "index",
+        "issued_bulk",
+        "loads",
+        "name",
+        "quarter",
+        "released",
+        "stores",
+    )
+
+    def __init__(self, cta: int, index: int, component: int) -> None:
+        self.cta = cta
+        self.index = index
+        self.name = (cta, index)
+        self.component = component  # counts the warp's own steps
+        self.quarter = index % 4  # the lanes of tensor memory it may touch
+        self.clock: Clock = {component: 0}
+        self.loads: dict[int, int] = {}  # component of a site -> TMEM loads issued
+        self.stores: dict[int, int] = {}  # the same for TMEM stores
+        self.issued_bulk = 0  # bulk stores issued
+        self.groups: list[int] = []  # count of bulk stores at each commit of a group not yet waited for
+        self.bulk_component: int | None = None
+        self.cluster_generation = -1  # the cluster barrier's generation it has arrived in
+        self.released: list[Release] = []
+
+    def tick(self) -> int:
+        """Count one step of the warp."""
+        count = self.clock[self.component] + 1
+        self.clock[self.component] = count
+        return count
+
+    def start_load(self, component: int) -> int:
+        count = self.loads[component] = self.loads.get(component, 0) + 1
+        return count
+
+    def start_store(self, component: int) -> int:
+        count = self.stores[component] = self.stores.get(component, 0) + 1
+        return count
+
+    def finish_loads(self) -> None:
+        self.clock.update(self.loads)
+
+    def finish_load(self, component: int) -> None:
+        """The result of a load is read: that load is complete (PTX ISA 9.4, 9.7.18.6.4.5)."""
+        if component in self.loads:
+            self.clock[component] = self.loads[component]
+
+    def finish_stores(self) -> None:
+        self.clock.update(self.stores)
+
+    def commit_group(self) -> None:
+        self.groups.append(self.issued_bulk)
+
+    def wait_groups(self, pending: int) -> None:
+        """All but the latest `pending` bulk groups have read their sources."""
+        done = len(self.groups) - pending
+        if done > 0 and self.bulk_component is not None:
+            self.clock[self.bulk_component] = self.groups[done - 1]
+            del self.groups[:done]
+
+
+class Release:
+    """A signal that a warp gave when it counted `epoch`: into which phase of the barrier of `component`."""
+
+    __slots__ = ("component", "epoch", "instr", "phase")
+
+    def __init__(self, epoch: int, instr: int, component: int, phase: int) -> None:
+        self.epoch = epoch
+        self.instr = instr
+        self.component = component
+        self.phase = phase
+
+
+class Frame:
+    """Lanes that wait at block `join`, with the values that differ there.
+
+    With `retry` set they have not come yet: the other outcome of an unknown branch is still to be run from that block
+    with `regs`.
+    """
+
+    __slots__ = ("branch", "join", "lanes", "regs", "retry", "values")
+
+    def __init__(self, join: int, lanes: Lanes, values: dict[int, LaneValue]) -> None:
+        self.join = join
+        self.lanes = lanes
+        self.values = values
+        self.branch: int | None = None  # the block whose branch could not be decided
+        self.retry: int | None = None
+        self.regs: list[LaneValue] = []
+
+
+class Fiber:
+    """Lanes of a warp that run together: registers, position, and frames of lanes to meet again."""
+
+    __slots__ = (
+        "arrived",
+        "block",
+        "children",
+        "index",
+        "lanes",
+        "machine",
+        "parent",
+        "regs",
+        "stack",
+        "until",
+        "waits",
+        "warp",
+    )
+
+    def __init__(self, machine: Machine, warp: Warp, regs: list[LaneValue], lanes: Lanes) -> None:
+        self.machine = machine
+        self.warp = warp
+        self.regs = regs
+        self.lanes = lanes
+        self.block = 0
+        self.index = 0
+        self.stack: list[Frame] = []
+        self.parent: Fiber | None = None
+        self.until = -1  # block where the parent takes over again
+        self.children = 0  # children still running
+        self.arrived: list[tuple[Lanes, list[LaneValue]]] = []  # lanes of children that are back
+        self.waits: object = None  # what it is blocked on
+
+    def fork(self, join: int, sides: tuple[tuple[Lanes, int], ...]) -> None:
+        """Let each side go on as a child until `join`."""
+        self.block = join
+        for lanes, block in sides:
+            child = Fiber(self.machine, self.warp, self.regs.copy(), lanes)
+            child.block = block
+            child.parent = self
+            child.until = join
+            self.children += 1
+            self.machine.ready.append(child)

@@ -1,0 +1,149 @@
+"""The abstract machine: all warps of one cluster, run to completion under one script of inputs."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from verifier.analyses.protocol import control
+from verifier.analyses.protocol.barrier import ThreadBarrier
+from verifier.analyses.protocol.clocks import Components
+from verifier.analyses.protocol.control import Undecided
+from verifier.analyses.protocol.fiber import Fiber, Warp
+from verifier.analyses.protocol.memory import SharedWords
+from verifier.analyses.protocol.scripts import Script
+from verifier.analyses.protocol.signals import Signals
+from verifier.analyses.protocol.start import Start
+from verifier.analyses.protocol.tmem import Tmem
+from verifier.analyses.protocol.traffic import Boxes, Traffic
+
+if TYPE_CHECKING:
+    from verifier.analyses.protocol.code import Code
+
+
+class Machine:
+    """One run. `boxes` gives the bytes of tensor copies, as far as they are known."""
+
+    def __init__(self, code: Code, start: Start, script: Script, boxes: Boxes, limit: int) -> None:
+        self.code = code
+        self.start = start
+        self.script = script
+        self.limit = limit
+        self.time = 0  # instructions executed so far
+        self.ctas = range(start.ranks)
+        self.components = Components()
+        self.memory = SharedWords()
+        self.signals = Signals(self)
+        self.tmem = Tmem(self)
+        self.traffic = Traffic(self, boxes)
+        self.warps: dict[tuple[int, int], Warp] = {}
+        self.ready: deque[Fiber] = deque()
+        self.live: dict[int, int] = dict.fromkeys(self.ctas, 0)  # threads of each CTA that have not exited
+        self.fibers: set[Fiber] = set()
+        self.problem: str | None = None  # why the run could not go on
+        for fiber in start.fibers(self, code.layout, script):
+            self.ready.append(fiber)
+            self.fibers.add(fiber)
+            self.warps[fiber.warp.name] = fiber.warp
+            self.live[fiber.warp.cta] += len(fiber.lanes)
+
+    def label(self, address: int) -> str:
+        return self.start.label(address)
+
+    def run(self) -> None:
+        """Run every fiber until it blocks, round and round, until all have ended or none can go on."""
+        ready = self.ready
+        try:
+            while ready or self.signals.release_held():
+                if ready:
+                    self._advance(ready.popleft())
+        except Undecided as reason:
+            self.problem = reason.reason
+
+    @property
+    def stuck(self) -> list[Fiber]:
+        """Fibers that wait for something that nobody will do."""
+        return sorted((f for f in self.fibers if f.waits is not None), key=lambda f: (f.warp.name, f.lanes))
+
+    def _advance(self, fiber: Fiber) -> None:
+        blocks = self.code.blocks
+        exit_block = self.code.exit
+        fiber.waits = None
+        while True:
+            block = blocks[fiber.block]
+            steps = block.steps
+            index = fiber.index
+            count = len(steps)
+            while index < count:
+                outcome = steps[index](fiber)
+                if outcome is not None:
+                    fiber.index = index
+                    fiber.waits = outcome
+                    return
+                index += 1
+            self.time += count
+            if self.time > self.limit:
+                raise Undecided(f"more than {self.limit} steps")
+            fiber.index = 0
+            following = block.leave(fiber)
+            while fiber.stack and fiber.stack[-1].join == following:
+                following = control.meet(fiber, self.code.joins[following])
+            if following == fiber.until and not fiber.stack:
+                self._come_back(fiber)
+                return
+            if following == exit_block:
+                self._end(fiber)
+                return
+            if following == control.FORKED:
+                return
+            fiber.block = following
+
+    def _come_back(self, child: Fiber) -> None:
+        """A child has reached the block where its parent goes on."""
+        parent = child.parent
+        assert parent is not None
+        self.fibers.discard(child)
+        parent.arrived.append((child.lanes, child.regs))
+        parent.children -= 1
+        if not parent.children:
+            join = parent.block
+            control.reunite(parent, self.code.joins[join])
+            while parent.stack and parent.stack[-1].join == join:
+                join = control.meet(parent, self.code.joins[join])
+            if join == self.code.exit:
+                self._end(parent)
+            elif join == parent.until and not parent.stack:
+                self._come_back(parent)
+            else:
+                parent.block, parent.index = join, 0
+                self.ready.append(parent)
+
+    def _end(self, fiber: Fiber) -> None:
+        self.fibers.discard(fiber)
+        warp = fiber.warp
+        self.live[warp.cta] -= len(fiber.lanes)
+        for (cta, _), barrier in list(self.signals.named.items()):
+            if cta == warp.cta and barrier.generation.arrived and barrier.generation.expected is None:
+                self.signals.try_complete(barrier)
+        if self.signals.cluster_barrier.generation.arrived:
+            self.signals.try_complete(self.signals.cluster_barrier)
+
+    def threads(self, barrier: ThreadBarrier) -> int:
+        """How many arrivals complete a barrier of all threads of its CTA, or of the cluster."""
+        if barrier is self.signals.cluster_barrier:
+            return sum(self.live.values())
+        cta = next(cta for (cta, _), b in self.signals.named.items() if b is barrier)
+        return -(-self.live[cta] // 32) * 32
+
+    def wake(self, fibers: list[Fiber]) -> None:
+        """These fibers try again what they were blocked on."""
+        self.ready.extend(fibers)
+
+    def resume(self, fibers: list[Fiber]) -> None:
+        """These fibers go on after what they were blocked on."""
+        for fiber in fibers:
+            if fiber.waits is not None:
+                fiber.index += 1
+                self.ready.append(fiber)
+        for fiber in fibers:
+            fiber.waits = None

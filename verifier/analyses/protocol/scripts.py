@@ -1,0 +1,50 @@
+"""Scripts: what the inputs of a run are. Inputs are scripted, never branches, so all roles of a kernel agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from verifier.analyses.protocol.values import Scalar, Unknown
+
+if TYPE_CHECKING:
+    from verifier.analyses.protocol.start import Start
+
+POINTER_SHIFT = 40  # each pointer parameter points into a region of its own
+_WORD = (1 << 32) - 1
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """Inputs of one run.
+
+    `scalar` is the value of every parameter word of up to 4 bytes, `step` what global words count up by; `tiles` is how
+    many work items a scheduler hands out after the first. `grid` is the number of clusters along each axis.
+    """
+
+    name: str
+    scalar: int
+    step: int
+    tiles: int
+    grid: tuple[int, int, int] = (1, 1, 1)
+    exact_grid: bool = False  # the grid is a launch fact
+
+    def parameter(self, name: str, offset: int, width: int, ordinal: int) -> Scalar:
+        """The value of a kernel parameter's bytes."""
+        if width >= 64:
+            return (ordinal + 1) << POINTER_SHIFT
+        return self.scalar & (1 << width) - 1
+
+    def word(self, address: int, size: int) -> Scalar:
+        """A value in global memory: a ramp over the words of each region."""
+        if size > 8:
+            return Unknown("a wide load from global memory")
+        offset = address & (1 << POINTER_SHIFT) - 1
+        return self.step * (offset // max(size, 4) + 1) & (1 << 8 * size) - 1
+
+    def cancelled(self, request: int, start: Start) -> int:
+        """The 16-byte answer to the request-th `try_cancel` of a CTA: see `lower_alu` for its layout."""
+        if request > self.tiles:
+            return 0
+        x, y, z = start.first_cta(request)
+        return 1 << 96 | (z & _WORD) << 64 | (y & _WORD) << 32 | x & _WORD

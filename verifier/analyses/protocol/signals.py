@@ -1,0 +1,236 @@
+"""Barrier operations of one run, and what each of them shows about determinacy.
+
+The checks (protocol is deterministic when all hold, in the sense of Weft):
+(a) whoever signals into phase n knows that phase n-1 is complete;
+(b) a wait means the phase that its parity and the waiter's knowledge imply, and observes that one;
+(c) the phase after the one a wait means cannot complete before the wait has returned;
+(d) the same as (a) for each generation of a named barrier.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from verifier.analyses.protocol.barrier import Arrival, MBarrier, ThreadBarrier
+from verifier.analyses.protocol.clocks import Clock, join
+from verifier.analyses.protocol.control import Undecided
+from verifier.analyses.protocol.fiber import Fiber, Release, Warp
+
+if TYPE_CHECKING:
+    from verifier.analyses.protocol.machine import Machine
+
+WarpName = tuple[int, int]
+
+
+class WaitRecord(msgspec.Struct, frozen=True):
+    """A wait that returned: it meant phase `meant` and saw phase `seen` as the latest complete one."""
+
+    barrier: MBarrier
+    warp: WarpName
+    instr: int
+    parity: int
+    known: int
+    meant: int
+    seen: int
+    epoch: int
+    time: int
+
+
+class Early(msgspec.Struct, frozen=True):
+    """A signal into phase `phase` of a barrier by a warp that knows only `known` phases complete."""
+
+    label: str
+    address: int
+    component: int
+    warp: WarpName
+    instr: int
+    phase: int
+    known: int
+    time: int
+
+
+class Excess(msgspec.Struct, frozen=True):
+    """More arrivals in a phase than its count."""
+
+    barrier: MBarrier
+    warp: WarpName
+    instr: int
+    phase: int
+    time: int
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """What a fiber waits for."""
+
+    barrier: MBarrier | ThreadBarrier
+    instr: int
+    parity: int | None = None
+
+
+class Signals:
+    """All barriers of one run."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.mbarriers: dict[int, MBarrier] = {}
+        self.retired: list[MBarrier] = []
+        self.named: dict[tuple[int, int], ThreadBarrier] = {}
+        self.cluster_barrier = ThreadBarrier("the cluster barrier", machine.components.get("cluster"))
+        self.waits: list[WaitRecord] = []
+        self.waited: set[tuple[WarpName, int]] = set()  # (warp, component of a barrier it waits on)
+        self.early: dict[tuple[int, WarpName], Early] = {}
+        self.excess: dict[int, Excess] = {}
+        self.held: list[MBarrier] = []  # barriers whose phase awaits copies of unknown size, oldest first
+
+    # mbarriers
+
+    def init_barrier(self, address: int, count: int, instr: int) -> None:
+        if address in self.mbarriers:
+            self.retired.append(self.mbarriers[address])
+        component = self._machine.components.get("mbarrier", address, len(self.retired))
+        label = self._machine.label(address)
+        self.mbarriers[address] = MBarrier(address, label, count, component, instr)
+
+    def invalidate(self, address: int) -> None:
+        barrier = self.mbarriers.pop(address, None)
+        if barrier is not None:
+            self.retired.append(barrier)
+
+    def barrier(self, address: int) -> MBarrier:
+        found = self.mbarriers.get(address)
+        if found is None:
+            raise Undecided(f"an operation on {self._machine.label(address)}, which is no initialised barrier")
+        return found
+
+    def expect(self, barrier: MBarrier, size: int) -> None:
+        barrier.phases[-1].expected += size
+        barrier.carry += size
+
+    def arrive(self, warp: Warp, barrier: MBarrier, count: int, instr: int, extra: Clock | None = None) -> None:
+        """`count` arrivals by a warp; `extra` is what the signal tells beyond the warp's own knowledge."""
+        warp.released.append(Release(warp.tick(), instr, barrier.component, barrier.current))
+        self._signal(warp, barrier, count, instr, extra)
+
+    def deliver(self, warp: Warp, barrier: MBarrier, size: int | None, instr: int, extra: Clock) -> None:
+        """Bytes that a copy of this warp completes on a barrier.
+
+        While the size of a copy is not known, its phase is held open until nobody else can go on: by then every copy
+        that can be issued before it completes has been.
+        """
+        if size is not None:
+            barrier.phases[-1].delivered += size
+            barrier.carry -= size
+        else:
+            barrier.phases[-1].guessed = True
+            if barrier not in self.held:
+                self.held.append(barrier)
+        self._signal(warp, barrier, 0, instr, extra)
+
+    def release_held(self) -> bool:
+        """Complete the oldest phase that only waits for bytes of unknown number; whether there was one."""
+        for barrier in self.held:
+            if barrier.phases[-1].pending <= 0 and barrier.phases[-1].guessed:
+                self.held.remove(barrier)
+                barrier.carry = 0
+                barrier.phases[-1].guessed = False
+                self._settle(barrier)
+                return True
+        return False
+
+    def _settle(self, barrier: MBarrier) -> None:
+        if barrier.settle():
+            self._machine.wake(barrier.waiting)
+            barrier.waiting = []
+
+    def _signal(self, warp: Warp, barrier: MBarrier, count: int, instr: int, extra: Clock | None) -> None:
+        known = warp.clock.get(barrier.component, 0)
+        time = self._machine.time
+        current = barrier.current
+        if known < current:
+            self.early.setdefault(
+                (instr, warp.name),
+                Early(barrier.label, barrier.address, barrier.component, warp.name, instr, current, known, time),
+            )
+        if count > barrier.phases[-1].pending and instr not in self.excess:
+            self.excess[instr] = Excess(barrier, warp.name, instr, current, time)
+        barrier.arrive(Arrival(warp.name, instr, count, known, time), warp.clock)
+        if extra:
+            join(barrier.phases[-1].clock, extra)
+        self._settle(barrier)
+
+    def peek(self, warp: Warp, barrier: MBarrier, parity: int, instr: int) -> None:
+        """An attempt that may fail is not relied upon; whether it would mean another phase is seen at the real wait."""
+
+    def block(self, fiber: Fiber, barrier: MBarrier, parity: int, instr: int) -> Blocked:
+        barrier.waiting.append(fiber)
+        return Blocked(barrier, instr, parity)
+
+    def passed(self, warp: Warp, barrier: MBarrier, parity: int, instr: int) -> None:
+        """A wait has returned: the waiter learns what the phase it saw published."""
+        known = warp.clock.get(barrier.component, 0)
+        meant = known if known & 1 == parity & 1 else known - 1
+        seen = barrier.current - 1
+        record = WaitRecord(barrier, warp.name, instr, parity, known, meant, seen, warp.tick(), self._machine.time)
+        self.waits.append(record)
+        self.waited.add((warp.name, barrier.component))
+        if seen >= 0:
+            join(warp.clock, barrier.phases[seen].clock)
+
+    # barriers of threads
+
+    def named_barrier(self, cta: int, number: int) -> ThreadBarrier:
+        found = self.named.get((cta, number))
+        if found is None:
+            component = self._machine.components.get("named", cta, number)
+            found = self.named[cta, number] = ThreadBarrier(f"named barrier {number} of CTA {cta}", component)
+        return found
+
+    def sync(
+        self, fiber: Fiber, barrier: ThreadBarrier, threads: int, expected: int | None, instr: int, *, waits: bool
+    ) -> object:
+        """Arrive at a named or cluster barrier, and wait for its generation if `waits`."""
+        warp = fiber.warp
+        epoch = warp.tick()
+        known = warp.clock.get(barrier.component, 0)
+        if known < barrier.number:
+            early = Early(
+                barrier.label, -1, barrier.component, warp.name, instr, barrier.number, known, self._machine.time
+            )
+            self.early.setdefault((instr, warp.name), early)
+        warp.released.append(Release(epoch, instr, barrier.component, barrier.number))
+        generation = barrier.generation
+        generation.expected = expected
+        generation.arrived += threads
+        join(generation.clock, warp.clock)
+        if barrier is self.cluster_barrier:
+            warp.cluster_generation = barrier.number
+        if waits:
+            self.waited.add((warp.name, barrier.component))
+            generation.fibers.append(fiber)
+        self.try_complete(barrier)
+        if waits and fiber in barrier.generation.fibers:
+            return Blocked(barrier, instr)
+        return None
+
+    def try_complete(self, barrier: ThreadBarrier) -> None:
+        generation = barrier.generation
+        wanted = generation.expected
+        if wanted is None:
+            wanted = self._machine.threads(barrier)
+        if not generation.arrived or generation.arrived < wanted:
+            return
+        done = barrier.complete()
+        for fiber in done.fibers:
+            join(fiber.warp.clock, done.clock)
+        self._machine.resume(done.fibers)
+
+    def cluster_wait(self, fiber: Fiber, instr: int) -> object:
+        barrier = self.cluster_barrier
+        if fiber.warp.cluster_generation >= barrier.number:
+            barrier.generation.fibers.append(fiber)
+            return Blocked(barrier, instr)
+        if barrier.clocks:
+            join(fiber.warp.clock, barrier.clocks[fiber.warp.cluster_generation])
+        return None

@@ -1,0 +1,180 @@
+"""Shared-memory accesses of one run: threads, bulk copies, operands of MMAs, remote stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
+from verifier.analyses.protocol.fiber import Fiber, Warp
+from verifier.analyses.protocol.shadow import Access, ByteShadow, Conflict
+from verifier.analyses.protocol.values import LaneValue, Scalar, Unknown, pick
+
+if TYPE_CHECKING:
+    from verifier.analyses.protocol.machine import Machine
+
+CLC_BYTES = 16
+_COPIED = Unknown("shared memory that a bulk copy wrote")
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A bulk load: `source` identifies its tensor map; `phase` is the phase its issuer knows to be under way."""
+
+    instr: int
+    warp: tuple[int, int]
+    to: int
+    barrier: int
+    phase: int
+    source: int
+    size: int | None
+
+
+class Boxes(msgspec.Struct, frozen=True):
+    """Bytes of one copy through each tensor map, and of each store."""
+
+    loads: dict[int, int] = {}
+    stores: dict[int, int] = {}
+
+
+class Traffic:
+    """What moves through shared memory in one run."""
+
+    def __init__(self, machine: Machine, boxes: Boxes) -> None:
+        self._machine = machine
+        self._boxes = boxes
+        self._counters: dict[int, int] = {}
+        self._cancels: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+        self.shadow = ByteShadow()
+        self.copies: list[Copy] = []
+        self.stores: dict[tuple[int, int], int] = {}  # (instruction, source address) -> tensor map
+        self.conflicts: dict[tuple[int, int, int, int], Conflict] = {}
+        self.unresolved: dict[int, str] = {}
+
+    def everywhere(self, address: int, mask: int) -> list[int]:
+        """The same offset in each CTA of a multicast mask."""
+        offset = address & OFFSET_MASK
+        return [rank << RANK_SHIFT | offset for rank in self._machine.ctas if mask >> rank & 1]
+
+    def count_up(self, address: int, amount: int) -> int:
+        value = self._counters.get(address, 0)
+        self._counters[address] = value + amount
+        return value
+
+    # threads
+
+    def touch_bytes(self, warp: Warp, address: int, size: int, write: bool, instr: int) -> None:
+        done = warp.tick()
+        self._record(warp, address, size, write, instr, warp.component, done, None)
+
+    def touch_lanes(self, fiber: Fiber, address: LaneValue, width: int, write: bool, instr: int) -> None:
+        """One access of each active lane."""
+        if isinstance(address, int):
+            self.touch_bytes(fiber.warp, address, width, write, instr)
+            return
+        starts: set[int] = set()
+        for lane in fiber.lanes:
+            own = pick(address, lane)
+            if isinstance(own, Unknown):
+                self.unresolved.setdefault(instr, own.why)
+                return
+            starts.add(own)
+        pieces = tuple((start & OFFSET_MASK, width) for start in sorted(starts))
+        low = min(starts)
+        warp = fiber.warp
+        self._record(warp, low, max(starts) + width - low, write, instr, warp.component, warp.tick(), pieces)
+
+    # asynchronous agents
+
+    def bulk_load(self, warp: Warp, to: int, signal: int, size: int | None, source: LaneValue, instr: int) -> None:
+        barrier = self._machine.signals.barrier(signal)
+        key = source if isinstance(source, int) else -1
+        known = warp.clock.get(barrier.component, 0)
+        self.copies.append(Copy(instr, warp.name, to, signal, known, key, size))
+        if size is None:
+            size = self._boxes.loads.get(key)
+        component = self._machine.components.get("tma", warp.name, signal)
+        done = self._count(component)
+        if size is not None:
+            self._machine.memory.forget(to, to + size, _COPIED)
+            self._record(warp, to, size, True, instr, component, done, None)
+        self._machine.signals.deliver(warp, barrier, size, instr, {component: done})
+
+    def _count(self, component: int) -> int:
+        count = self._counts[component] = self._counts.get(component, 0) + 1
+        return count
+
+    def bulk_store(self, warp: Warp, source: Scalar, size: int | None, to: LaneValue, instr: int) -> None:
+        key = to if isinstance(to, int) else -1
+        if isinstance(source, Unknown):
+            self.unresolved.setdefault(instr, source.why)
+            return
+        self.stores[instr, source] = key
+        if size is None:
+            size = self._boxes.stores.get(key)
+        if warp.bulk_component is None:
+            warp.bulk_component = self._machine.components.get("bulk", warp.name)
+        warp.issued_bulk += 1
+        if size is not None:
+            self._record(warp, source, size, False, instr, warp.bulk_component, warp.issued_bulk, None)
+
+    def async_store(self, fiber: Fiber, address: LaneValue, width: int, signal: int, lanes: int, instr: int) -> None:
+        """Stores that complete bytes on a barrier, one for each of `lanes` lanes."""
+        warp = fiber.warp
+        component = self._machine.components.get("async", warp.name, signal)
+        done = self._count(component)
+        starts = set()
+        for lane in fiber.lanes:
+            own = pick(address, lane)
+            if isinstance(own, int):
+                starts.add(own)
+            else:
+                self.unresolved.setdefault(instr, own.why)
+        rank = signal >> RANK_SHIFT
+        mine = sorted(s for s in starts if s >> RANK_SHIFT == rank)
+        if mine:
+            pieces = tuple((s & OFFSET_MASK, width) for s in mine)
+            self._record(warp, mine[0], mine[-1] + width - mine[0], True, instr, component, done, pieces)
+        barrier = self._machine.signals.barrier(signal)
+        self._machine.signals.deliver(warp, barrier, width * lanes, instr, {component: done})
+
+    def cancel(self, warp: Warp, to: int, signal: int, everywhere: bool, instr: int) -> None:
+        """Ask for another cluster's work; the script answers, the same to all CTAs that the answer goes to."""
+        request = self._cancels[warp.cta] = self._cancels.get(warp.cta, 0) + 1
+        answer = self._machine.script.cancelled(request, self._machine.start)
+        mask = (1 << len(self._machine.ctas)) - 1
+        targets = self.everywhere(to, mask) if everywhere else [to]
+        signals = self.everywhere(signal, mask) if everywhere else [signal]
+        for address, where in zip(targets, signals, strict=True):
+            component = self._machine.components.get("clc", warp.name, where)
+            done = self._count(component)
+            self._record(warp, address, CLC_BYTES, True, instr, component, done, None)
+            self._machine.memory.write(address, CLC_BYTES, answer)
+            barrier = self._machine.signals.barrier(where)
+            self._machine.signals.deliver(warp, barrier, CLC_BYTES, instr, {component: done})
+
+    def read_operand(self, warp: Warp, descriptor: LaneValue, instr: int, pair: bool) -> None:
+        """An MMA reads a stage of shared memory through a matrix descriptor."""
+
+    def _record(
+        self,
+        warp: Warp,
+        address: int,
+        size: int,
+        write: bool,
+        instr: int,
+        component: int,
+        done: int,
+        detail: tuple[tuple[int, int], ...] | None,
+    ) -> None:
+        low = address & OFFSET_MASK
+        issued = done if component == warp.component else warp.tick()
+        access = Access(
+            address >> RANK_SHIFT, low, low + size, write, warp.component, issued, component, done, warp.name, instr,
+            detail, self._machine.time,
+        )  # fmt: skip
+        _, conflicts = self.shadow.touch(access, warp.clock)
+        for conflict in conflicts:
+            key = (conflict.earlier.instr, instr, conflict.earlier.low, low)
+            self.conflicts.setdefault(key, conflict)
