@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
+from verifier.model.cfg import Edge
 from verifier.model.events import Event
 from verifier.model.streams import Stream
+from verifier.model.values import Value
 
 Test = Callable[[Event], bool]
 
@@ -45,10 +48,35 @@ class EventFlow:
         reads = self.stream.ssa.reads[event.instr]
         return [(reads[g.reg].id, g.negated) for g in self.stream.function.instrs[event.instr].guards]
 
-    def may_reach(self, sources: Sequence[Event], kills: Test) -> dict[int, int]:
+    @cached_property
+    def elect_skips(self) -> frozenset[Edge]:
+        """Edges that only lanes take which `elect.sync` did not choose: one lane of the warp always takes the other."""
+        skips = set()
+        for block in self.cfg.reachable:
+            edges = self.cfg.successors[block]
+            for edge in edges:
+                if edge.guard is not None and len(edges) == 2 and self._is_elect(edge) == edge.guard.negated:
+                    skips.add(edge)
+        return frozenset(skips)
+
+    def _is_elect(self, edge: Edge) -> bool | None:
+        """True when the edge's predicate register is an elected lane's, False when it is its negation."""
+        assert edge.guard is not None
+        last = self.cfg.blocks[edge.src].end - 1
+        symbol = self.stream.evaluator.value(self.stream.ssa.reads[last][edge.guard.reg]).base
+        if symbol is None:
+            return None
+        if symbol.kind == "elect":
+            return True
+        inner = symbol.key[2].base if symbol.kind == "not" and isinstance(symbol.key[2], Value) else None
+        return False if inner is not None and inner.kind == "elect" else None
+
+    def may_reach(
+        self, sources: Sequence[Event], kills: Test, without: frozenset[Edge] = frozenset()
+    ) -> dict[int, int]:
         """For each event (by instruction), the bit set of `sources` that some kill-free path brings to just before it.
 
-        Bit i stands for `sources[i]`.
+        Bit i stands for `sources[i]`; paths along the edges `without` do not count.
         """
         bits = {event.instr: 1 << i for i, event in enumerate(sources)}
         killed = {event.instr: self._kill_mask(event, sources) for event in self.events if kills(event)}
@@ -62,7 +90,8 @@ class EventFlow:
             queued.discard(block)
             state = 0
             for edge in self.cfg.predecessors[block]:
-                state |= at_end.get(edge.src, 0)
+                if edge not in without:
+                    state |= at_end.get(edge.src, 0)
             for event in self.in_block.get(block, ()):
                 before[event.instr] = state
                 state = state & ~killed.get(event.instr, 0) | bits.get(event.instr, 0)

@@ -26,8 +26,9 @@ class KernelModel:
         self.events = lift(function)
         self.cfg = build_cfg(function)
         self.ssa = Ssa(function, self.cfg)
-        self.shape = _shape(function, launch)
+        self.shape = _shape(function, launch, any(e.has("cta_group::2") for e in self.events))
         self.streams = build_streams(function, self.cfg, self.ssa, self.shape)
+        self._places: dict[tuple[int, int, AddressExpr | None], Place] = {}
         self._event_at = {event.instr: event for event in self.events}
         self._name_tmem_base()
 
@@ -50,7 +51,12 @@ class KernelModel:
         return self._event_at.get(instr)
 
     def place(self, stream: Stream, event: Event, expr: AddressExpr | None) -> Place:
-        return place_of(stream, event.instr, expr)
+        """Where an operand of `event` points for the stream's warps (kept: rules ask for the same ones)."""
+        key = (id(stream), event.instr, expr)
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = place_of(stream, event.instr, expr)
+        return place
 
     @cached_property
     def in_cluster(self) -> bool:
@@ -72,7 +78,8 @@ class KernelModel:
         elif self.shape.block_is_bound:
             notes.append(f"block size taken from .maxntid, an upper bound: {self.shape.block}")
         if self.shape.cluster is None and self.in_cluster:
-            notes.append("cluster size not known: any cluster size is assumed (--cluster)")
+            pairs = ", CTA pairs along x" if self.shape.paired else ""
+            notes.append(f"cluster size not known: any size is assumed{pairs} (--cluster)")
         return tuple(notes)
 
     @cached_property
@@ -117,7 +124,12 @@ class KernelModel:
         return found
 
 
-def _shape(function: Function, launch: LaunchFacts) -> Shape:
+def _shape(function: Function, launch: LaunchFacts, paired: bool) -> Shape:
     block = launch.block or function.block
     bound = block is None and function.max_block is not None
-    return Shape(block=block or function.max_block, cluster=launch.cluster or function.cluster, block_is_bound=bound)
+    return Shape(
+        block=block or function.max_block,
+        cluster=launch.cluster or function.cluster,
+        block_is_bound=bound,
+        paired=paired,
+    )

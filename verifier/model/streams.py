@@ -28,12 +28,14 @@ _RANK_SREGS = frozenset(
 class Shape(msgspec.Struct, frozen=True):
     """Launch shape the streams are computed for. `block` or `cluster` None: not known, nothing is assumed.
 
-    `block_is_bound` says that `block` is only an upper bound (`.maxntid`).
+    `block_is_bound` says that `block` is only an upper bound (`.maxntid`). `paired`: of an unknown cluster it is known
+    that CTAs work in pairs (cta_group::2), even and odd along x.
     """
 
     block: tuple[int, int, int] | None
     cluster: tuple[int, int, int] | None
     block_is_bound: bool = False
+    paired: bool = False
 
 
 class Stream:
@@ -167,12 +169,13 @@ def _selected(function: Function, cfg: Cfg, ssa: Ssa, evaluator: Evaluator, edge
 
 
 def _contexts(function: Function, shape: Shape, table: SymbolTable) -> list[ThreadContext]:
-    warps = _warps(shape)
-    ranks = range(min(_volume(shape.cluster), MAX_RANKS)) if shape.cluster and _asks_rank(function) else range(1)
+    ranks = range(1)
+    if _asks_rank(function):
+        ranks = range(min(_volume(shape.cluster), MAX_RANKS)) if shape.cluster else range(2 if shape.paired else 1)
     return [
         ThreadContext(warp, rank, {**_thread_sregs(shape, warp), **_rank_sregs(shape, rank, table)})
         for rank in ranks
-        for warp in warps
+        for warp in _warps(shape)
     ]
 
 
@@ -211,7 +214,7 @@ def _thread_sregs(shape: Shape, warp: int) -> dict[str, Value]:
 
 def _rank_sregs(shape: Shape, rank: int, table: SymbolTable) -> dict[str, Value]:
     if shape.cluster is None:
-        return {}
+        return _pair_sregs(rank, table) if shape.paired else {}
     cx, cy, cz = shape.cluster
     position = {"x": rank % cx, "y": rank // cx % cy, "z": rank // (cx * cy)}
     sregs = {"cluster_ctarank": Value(rank), "cluster_nctarank": Value(cx * cy * cz)}
@@ -221,3 +224,10 @@ def _rank_sregs(shape: Shape, rank: int, table: SymbolTable) -> dict[str, Value]
         cluster = table.get("sreg", f"clusterid.{axis}", uniform=True)
         sregs[f"ctaid.{axis}"] = Value(position[axis], ((cluster, extent),))
     return sregs
+
+
+def _pair_sregs(parity: int, table: SymbolTable) -> dict[str, Value]:
+    """Rank and x index of one CTA of a pair: known modulo 2 only."""
+    rank = table.get("sreg", "cluster_ctarank/2", uniform=True)
+    index = table.get("sreg", "ctaid.x/2", uniform=True)
+    return {"cluster_ctarank": Value(parity, ((rank, 2),)), "ctaid.x": Value(parity, ((index, 2),))}

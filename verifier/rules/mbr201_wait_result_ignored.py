@@ -36,30 +36,27 @@ Good
     ```
 
 Limits
-    Which data a barrier guards is told by what completes it: bulk copies and remote stores guard shared memory, a
-    tcgen05 commit guards tensor memory and the stages it read, plain arrivals guard either. That the wait names the
-    right phase is MBR202.
+    Which data a barrier guards is told by what completes it: bulk copies and remote stores guard the bytes they write, a
+    tcgen05 commit guards tensor memory and the stages it read, an arrive what its role wrote and read. That the wait
+    names the right phase is MBR202.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from verifier.analyses.completion import FailedWait
+from verifier.analyses.completion import FailedWait, PathLimit, result_is_read
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
+from verifier.analyses.guarded import guarded_uses
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
-from verifier.model.barriers import Barrier
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
 from verifier.rules.support import proved, step, unknown, violated
 
-_SHARED_USES = frozenset({Kind.LOAD, Kind.TMEM_MMA, Kind.WGMMA_MMA, Kind.TMEM_COPY, Kind.BULK_STORE, Kind.BULK_PEER})
-_TMEM_USES = frozenset({Kind.TMEM_LOAD, Kind.TMEM_STORE, Kind.TMEM_MMA, Kind.TMEM_DEALLOC, Kind.TMEM_COPY})
-_REFILLS = frozenset({Kind.BULK_LOAD, Kind.STORE, Kind.ASYNC_STORE, Kind.COPY_ASYNC})
 _FIX = "loop until the wait returns true (CuTe DSL: cute.arch.mbarrier_wait, or a while loop around try_wait)"
 
 
@@ -70,73 +67,43 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     for stream in model.streams:
         flow = kernel.flow(model, stream)
         for wait in flow.select(lambda e: e.kind is Kind.BARRIER_WAIT):
-            yield _judge(model, stream, flow, wait)
+            yield _judge(kernel, model, stream, flow, wait)
 
 
-def _judge(model: KernelModel, stream: Stream, flow: EventFlow, wait: Event) -> Judgement:
+def _judge(kernel: KernelFacts, model: KernelModel, stream: Stream, flow: EventFlow, wait: Event) -> Judgement:
     barriers = [use.barrier for use in model.barriers.of(stream, wait)]
     if not barriers:
         return unknown(model, stream, wait, "the barrier's address is not resolved")
-    uses = _guarded_uses(model, barriers)
+    guarded = guarded_uses(kernel, model, barriers)
 
     def same_barrier(event: Event) -> bool:
         return event.kind is Kind.BARRIER_WAIT and any(
             use.barrier in barriers for use in model.barriers.of(stream, event)
         )
 
-    failed = FailedWait(flow, wait, same_barrier, uses)
-    if not failed.result_is_read:
-        return _ignored(model, stream, flow, wait, same_barrier, uses)
-    found = failed.first_use(credit=_observed_before(model, flow, wait, same_barrier))
-    if found is None:
-        return proved(model, stream, wait, "a failed wait leads to a retry before guarded data is used")
-    return _violation(model, stream, wait, found[-1], "the path on which the wait fails goes on without a retry")
-
-
-def _ignored(
-    model: KernelModel,
-    stream: Stream,
-    flow: EventFlow,
-    wait: Event,
-    same_barrier: Callable[[Event], bool],
-    uses: Callable[[Event], bool],
-) -> Judgement:
-    """A result nobody reads proves nothing: then some other wait must precede every use that follows."""
-    steering = {
-        e.instr
-        for e in flow.events
-        if same_barrier(e) and FailedWait(flow, e, same_barrier, uses).result_is_read and flow.certain(e)
-    }
-    reach = flow.may_reach([wait], lambda e: e.instr in steering)
-    unseen = flow.find_path(None, lambda e: uses(e) and bool(reach.get(e.instr)), lambda e: e.instr in steering)
-    if unseen is None:
-        return proved(model, stream, wait, "a hint only: a wait that is retried precedes every use")
-    return _violation(model, stream, wait, unseen[-1], "its result is not read")
-
-
-def _observed_before(model: KernelModel, flow: EventFlow, wait: Event, same_barrier: Callable[[Event], bool]) -> bool:
-    """Whether every path from the entry to `wait` passes another wait on the same barrier, or reaches no use."""
-    others = {e.instr for e in flow.events if same_barrier(e) and e is not wait}
-    return flow.find_path(None, lambda e: e is wait, lambda e: e.instr in others) is None
-
-
-def _guarded_uses(model: KernelModel, barriers: list[Barrier]) -> Callable[[Event], bool]:
-    """Events that touch what these barriers guard."""
-    completers = {use.event.kind for use in model.barriers.uses if use.barrier in barriers}
-    kinds: frozenset[Kind] = frozenset()
-    if completers & {Kind.BULK_LOAD, Kind.BULK_PEER, Kind.ASYNC_STORE, Kind.ASYNC_REDUCE, Kind.CLC_CANCEL}:
-        kinds |= _SHARED_USES
-    if Kind.TMEM_COMMIT in completers:
-        kinds |= _TMEM_USES | _REFILLS
-    if not kinds:
-        kinds = _SHARED_USES | _TMEM_USES | _REFILLS
-
     def uses(event: Event) -> bool:
-        if event.kind in (Kind.LOAD, Kind.STORE):
-            return event.kind in kinds and event.space in (None, "shared", "shared::cta", "shared::cluster")
-        return event.kind in kinds
+        return guarded(stream, event)
 
-    return uses
+    if not result_is_read(flow, wait):
+        steering = {e.instr for e in flow.events if same_barrier(e) and result_is_read(flow, e)}
+        return _walk(
+            model, stream, FailedWait(flow, wait, lambda e: e.instr in steering, uses), "its result is not read"
+        )
+    failed = FailedWait(flow, wait, same_barrier, uses)
+    return _walk(model, stream, failed, "the path on which the wait fails goes on without a retry")
+
+
+def _walk(model: KernelModel, stream: Stream, failed: FailedWait, why: str) -> Judgement:
+    wait = failed.wait
+    try:
+        found = failed.first_use(credit=False)
+        if found is not None and failed.first_use(credit=True) is None and failed.covered:
+            found = None  # what is used before the result is tested was seen complete by an earlier wait
+    except PathLimit:
+        return unknown(model, stream, wait, "too many paths from the wait to follow each")
+    if found is None:
+        return proved(model, stream, wait, "no use of guarded data before a wait that is retried")
+    return _violation(model, stream, wait, found, why)
 
 
 def _violation(model: KernelModel, stream: Stream, wait: Event, use: Event, why: str) -> Judgement:
