@@ -19,7 +19,8 @@ import venv
 from pathlib import Path
 
 import msgspec
-import platformdirs
+
+from tests.corpus.cache import cache_folder
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
@@ -45,11 +46,14 @@ FLAVOURS = {
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of the corpus: the script that compiles it, and the distributions it needs (not their dependencies)."""
+    """One part of the corpus: the script that compiles it, and the distributions it needs (not their dependencies).
+
+    `flavour` is the DSL flavour that it compiles with; with None the script compiles nothing and runs in this Python.
+    """
 
     script: str
-    distributions: tuple[str, ...]
-    flavour: str = "cu13"
+    distributions: tuple[str, ...] = ()
+    flavour: str | None = "cu13"
     arguments: tuple[str, ...] = ()
 
 
@@ -67,14 +71,9 @@ ENTRIES: dict[str, Entry] = {
     "quack-kernels-0.6.5+sm_90a": Entry(script="quack", distributions=(_QUACK,), arguments=("--arch", "sm_90a")),
     "quack-kernels-0.6.5+sm_103a": Entry(script="quack", distributions=(_QUACK,), arguments=("--arch", "sm_103a")),
     "flash-attn-4-4.0.0b36": Entry(script="flash_attn", distributions=("flash-attn-4==4.0.0b36", _QUACK)),
+    "flashinfer-cubin-0.6.13": Entry(script="flashinfer_cubin", flavour=None),
     "flashinfer-python-0.7.4": Entry(script="flashinfer_tgv", distributions=("flashinfer-python==0.7.4",)),
 }
-
-
-def cache_folder() -> Path:
-    """Where environments and packages live."""
-    given = os.environ.get("VERIFIER_CORPUS_DIR")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("ptx-sass-verifier")) / "corpus"
 
 
 def pip(python: Path, *arguments: str) -> None:
@@ -128,7 +127,7 @@ def build(name: str, out: Path, cache: Path) -> Result:
     started = time.perf_counter()
     entry = ENTRIES[name]
     try:
-        python = environment(entry.flavour, cache)
+        python = environment(entry.flavour, cache) if entry.flavour else Path(sys.executable)
         folders = [package(python, distribution, cache) for distribution in entry.distributions]
     except subprocess.CalledProcessError as error:
         return Result(folders=0, failures=(f"FAILED {name}: {error.stderr.strip()}",), seconds=0.0)
@@ -145,7 +144,7 @@ def build(name: str, out: Path, cache: Path) -> Result:
     failures = tuple(line for line in log.read_text(errors="replace").splitlines() if line.startswith("FAILED "))
     if done.returncode and not failures:
         failures = (f"FAILED {name}: exit code {done.returncode}, see {log}",)
-    count = sum(1 for _ in target.glob("*/meta.json"))
+    count = sum(1 for _ in target.rglob("*.cubin"))
     return Result(folders=count, failures=failures, seconds=time.perf_counter() - started)
 
 
