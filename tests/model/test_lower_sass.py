@@ -280,3 +280,44 @@ def test_entries_are_the_kernels() -> None:
     info = CubinInfo(arch="sm_103a", assembler="", options="", kernels=(KernelInfo(name="k", block=(64, 1, 1)),))
     function = lower("EXIT", cubin=info)
     assert (function.arch, function.block) == ("sm_103a", (64, 1, 1))
+
+
+SPILLED = (
+    "VIADD R1, R1, 0xffffffc8",
+    "S2R R0, SR_TID.X",
+    "SHF.R.U32.HI R2, RZ, 0x5, R0",
+    'STL [R1+0x34], R2 (*"SpillRefill"*)',
+    "MOV R2, 0x7",
+    'LDL R3, [R1+0x34] (*"SpillRefill"*)',
+    "ISETP.NE.U32.AND P0, PT, R3, 0x1, PT",
+    "@P0 BRA `(.L_x_1)",
+    "NOP",
+    ".L_x_1:",
+    "EXIT",
+)
+
+
+def test_a_spilled_warp_index_still_tells_the_roles() -> None:
+    shape = Shape((96, 1, 1), None)
+    assert groups(lower(*SPILLED), shape) == [(0, 2), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (3, "STL [R1+0x34], R2"),  # not marked as a spill: anything may write the slot
+        (5, 'LDL R3, [R1+0x38] (*"SpillRefill"*)'),  # another slot
+        (4, "VIADD R1, R1, 0x8"),  # the stack pointer moves
+        (5, 'LDL.U8 R3, [R1+0x34] (*"SpillRefill"*)'),  # a part of the slot
+    ],
+)
+def test_spills_are_followed_only_where_that_is_sound(place: int, text: str) -> None:
+    code = [*SPILLED[:place], text, *SPILLED[place + 1 :]]
+    assert groups(lower(*code), Shape((96, 1, 1), None)) == [(0, 1, 2)]
+
+
+def test_wide_spills_keep_their_words_apart() -> None:
+    function = lower('STL.64 [R1+0x8], R4 (*"SpillRefill"*)', 'LDL R7, [R1+0xc] (*"SpillRefill"*)', "EXIT")
+    stored, filled = (i.assigns for i in function.instrs[:2])
+    assert stored == (Assign("[R1+0x8]", "mov", 32, (Reg("R4"),)), Assign("[R1+0xc]", "mov", 32, (Reg("R5"),)))
+    assert filled == (Assign("R7", "mov", 32, (Reg("[R1+0xc]"),)),)

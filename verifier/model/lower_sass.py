@@ -14,6 +14,7 @@ from verifier.isa.sass_ops import Part, decode
 from verifier.model.lower_sass_alu import lower_assigns
 from verifier.model.program import NEXT, Assign, Const, Flow, FlowKind, Function, Guard, Instr, Reg
 from verifier.model.sass_operands import Machine
+from verifier.model.sass_spills import is_spill, lower_spill, stack_is_fixed
 from verifier.parse import sass_ast as ast
 from verifier.parse.cubin import CubinInfo, KernelInfo
 from verifier.parse.source import Source
@@ -171,7 +172,10 @@ def _lower_instruction(
         guards += more
         if flow.kind is FlowKind.CALL:
             assigns = branches.clobbers(statement)
-    if not assigns:
+    spill = lower_spill(statement) if branches.follows_spills and is_spill(statement) else None
+    if spill is not None:
+        assigns, uses = spill
+    elif not assigns:
         assigns, uses = lower_assigns(op, statement.operands, machine)
     if guards:
         uses = (*uses, *(guard.reg for guard in guards))
@@ -185,6 +189,7 @@ class _Branches:
         self._body = body
         self._source = source
         self._calls = calls
+        self.follows_spills = stack_is_fixed([statement for statement, _ in body.instructions])
 
     def flow(self, index: int, statement: ast.SassInstruction) -> tuple[Flow, tuple[Guard, ...]]:
         """(where control goes, guards that stand among the operands)."""
