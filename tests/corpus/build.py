@@ -73,6 +73,8 @@ ENTRIES: dict[str, Entry] = {
     "flash-attn-4-4.0.0b36": Entry(script="flash_attn", distributions=("flash-attn-4==4.0.0b36", _QUACK)),
     "flashinfer-cubin-0.6.13": Entry(script="flashinfer_cubin", flavour=None),
     "flashinfer-python-0.7.4": Entry(script="flashinfer_tgv", distributions=("flashinfer-python==0.7.4",)),
+    "triton-3.9.0": Entry(script="triton_kernels"),
+    "triton-3.9.0+sm_90a": Entry(script="triton_kernels", arguments=("--arch", "sm_90a")),
 }
 
 
