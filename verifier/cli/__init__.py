@@ -25,6 +25,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "verify": ("verify", "Compile the registered kernels and check them."),
     "check": ("check", "Check PTX, cubins, CUDA C++ or SASS listings."),
+    "diff": ("diff", "Say what changed in the generated code between two builds."),
     "show": ("show", "Print what the verifier sees in a kernel."),
     "explain": ("explain", "Explain a rule."),
     "rules": ("explain", "List all rules."),

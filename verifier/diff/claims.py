@@ -136,7 +136,8 @@ def _moved(hunk: Hunk, count: int = 1) -> str:
     what = flip(hunk.added, hunk.crossed, hunk.down)
     if not what:
         what = f"{join_phrases(hunk.added, ', ')} moved {'down' if hunk.down else 'up'}"
-    return f"in order: {what}" + (f" ({count} times)" if count > 1 else "")
+    where = f" in the {' and '.join(hunk.roles)} role{'' if len(hunk.roles) == 1 else 's'}" if hunk.roles else ""
+    return f"in order: {what}{where}" + (f" ({count} times)" if count > 1 else "")
 
 
 def _declaration(hunk: Hunk, count: int) -> str:
