@@ -90,12 +90,17 @@ class Handoffs:
         return [(u.stream, u.event) for use in uses for u in self._model.barriers.on(use.barrier, waits)]
 
     def _named_waits(self, stream: Stream, signal: Event) -> list[tuple[Stream, Event]]:
+        """Warps that run the same `bar.sync` meet there; other warps at any barrier of the same number."""
         mine = self.named_id(stream, signal)
-        return [
-            (other, event)
-            for other, event in self._having(lambda e: e.kind is Kind.CTA_SYNC)
-            if mine is None or self.named_id(other, event) in (None, mine)
-        ]
+        found = []
+        for other in self._model.streams:
+            if signal.kind is Kind.CTA_SYNC and other.runs(signal):
+                found.append((other, signal))
+                continue
+            for event in self._flow(other).events:
+                if event.kind is Kind.CTA_SYNC and (mine is None or self.named_id(other, event) in (None, mine)):
+                    found.append((other, event))
+        return found
 
     def named_id(self, stream: Stream, event: Event) -> int | None:
         """Number of a named barrier, None when it does not fold to one."""

@@ -49,12 +49,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
-from verifier.analyses.handoff import SIGNAL_KINDS, Handoffs, Taker
+from verifier.analyses.releases import Release, releases
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
-from verifier.model.events import Event, Kind
+from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
-from verifier.model.streams import Stream
 from verifier.rules.registry import rule
 from verifier.rules.support import proved, step, unknown, violated
 
@@ -71,61 +70,32 @@ _FIX = "put tcgen05.wait::ld (CuTe DSL: cute.arch.fence_view_async_tmem_load()) 
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     model = kernel.ptx
     assert model is not None
-    handoffs = Handoffs(kernel, model)
-    for stream in model.streams:
-        yield from _check_stream(kernel, model, handoffs, stream)
+    for release in releases(kernel, model, Kind.TMEM_LOAD, Kind.TMEM_WAIT_LOAD):
+        if not release.resolved:
+            yield _unresolved(model, release)
+        elif release.late:
+            yield _violation(kernel, model, release)
+        elif release.given:
+            reason = f"tcgen05.wait::ld on every path from {len(release.given)} load(s)"
+            yield proved(model, release.stream, release.signal, reason)
 
 
-def _check_stream(kernel: KernelFacts, model: KernelModel, handoffs: Handoffs, stream: Stream) -> Iterator[Judgement]:
-    flow = kernel.flow(model, stream)
-    loads = flow.select(lambda e: e.kind is Kind.TMEM_LOAD)
-    issued = flow.may_reach(loads, lambda e: False)
-    pending = flow.may_reach(loads, lambda e: e.kind is Kind.TMEM_WAIT_LOAD)
-    for signal in flow.select(lambda e: e.kind in SIGNAL_KINDS):
-        before = [load for i, load in enumerate(loads) if issued.get(signal.instr, 0) >> i & 1]
-        in_flight = {load.instr for i, load in enumerate(loads) if pending.get(signal.instr, 0) >> i & 1}
-        if before:
-            yield from _judge(kernel, model, handoffs, stream, signal, before, in_flight)
+def _unresolved(model: KernelModel, release: Release) -> Judgement:
+    if release.late:
+        reason = "a load is in flight and who waits on this barrier is not resolved"
+        return unknown(model, release.stream, release.signal, reason)
+    return proved(model, release.stream, release.signal, "no load is in flight")
 
 
-def _judge(
-    kernel: KernelFacts,
-    model: KernelModel,
-    handoffs: Handoffs,
-    stream: Stream,
-    signal: Event,
-    before: list[Event],
-    in_flight: set[int],
-) -> Iterator[Judgement]:
-    takers = [(load, handoffs.takers(stream, signal, load)) for load in before]
-    if any(found is None for _, found in takers):
-        if in_flight:
-            yield unknown(model, stream, signal, "a load is in flight and who waits on this barrier is not resolved")
-        else:
-            yield proved(model, stream, signal, "no load is in flight")
-        return
-    given = [(load, found[0]) for load, found in takers if found]
-    late = [(load, taker) for load, taker in given if load.instr in in_flight]
-    if late:
-        yield _violation(kernel, model, stream, signal, *late[0])
-    elif given:
-        yield proved(model, stream, signal, f"tcgen05.wait::ld on every path from {len(given)} load(s)")
-
-
-def _violation(
-    kernel: KernelFacts, model: KernelModel, stream: Stream, signal: Event, load: Event, taker: Taker
-) -> Judgement:
+def _violation(kernel: KernelFacts, model: KernelModel, release: Release) -> Judgement:
+    stream, signal, load = release.stream, release.signal, release.late[0]
+    taker = dict(release.given)[load]
     path = kernel.flow(model, stream).find_path(load, lambda e: e is signal, lambda e: e.kind is Kind.TMEM_WAIT_LOAD)
     between = [e for e in path or () if e.kind in (Kind.TMEM_FENCE_BEFORE, Kind.WARP_SYNC)]
     witness = (
         step(model, stream, load, "issues a TMEM load, which completes at some later time"),
         *(step(model, stream, e, f"{e.opcode.split('.sync')[0]} does not complete the load") for e in between[:1]),
-        step(
-            model,
-            stream,
-            signal,
-            "signals with no tcgen05.wait::ld on the path from the load: the load may be in flight",
-        ),
+        step(model, stream, signal, "signals with no tcgen05.wait::ld on the path from the load: it may be in flight"),
         step(model, taker.stream, taker.wait, "waits for that signal"),
         step(model, taker.stream, taker.write, f"may now touch the same columns ({taker.write.kind.value})"),
     )
