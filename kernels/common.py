@@ -27,24 +27,24 @@ CTA = nvvm.MBarrierScopeKind.CTA
 CLUSTER = nvvm.MBarrierScopeKind.CLUSTER
 
 
-def _attempt(bar: cute.Pointer, parity: Any, order: Any, scope: Any, loc: Loc, ip: Point) -> ir.Value:
-    """One `mbarrier.try_wait.parity`; the result is an i1 that is true once the phase has completed."""
-    return nvvm.mbarrier_wait_parity(
-        bar.to_llvm_ptr(loc=loc, ip=ip),
-        Int32(parity).ir_value(loc=loc, ip=ip),
-        nvvm.MBarrierWaitKind.TRY,
-        order=order,
-        scope=scope,
-        loc=loc,
-        ip=ip,
-    )
+def _attempt(bar: cute.Pointer, parity: Any, order: Any, scope: Any, limit: int, loc: Loc, ip: Point) -> ir.Value:
+    """One `mbarrier.try_wait.parity`; the result is an i1 that is true once the phase has completed.
+
+    It gives up after `limit` nanoseconds, or, with 0, after a time that the hardware chooses.
+    """
+    address = bar.to_llvm_ptr(loc=loc, ip=ip)
+    phase = Int32(parity).ir_value(loc=loc, ip=ip)
+    where: dict[str, Any] = {"order": order, "scope": scope, "loc": loc, "ip": ip}
+    if limit:
+        return nvvm.mbarrier_try_wait_parity_timelimit(address, phase, Int32(limit).ir_value(loc=loc, ip=ip), **where)
+    return nvvm.mbarrier_wait_parity(address, phase, nvvm.MBarrierWaitKind.TRY, **where)
 
 
-def _retry(bar: cute.Pointer, parity: Any, order: Any, scope: Any, loc: Loc, ip: Point) -> None:
+def _retry(bar: cute.Pointer, parity: Any, order: Any, scope: Any, limit: int, loc: Loc, ip: Point) -> None:
     """`while not attempt: pass`, written as one loop so that all of it carries the caller's location."""
     loop = scf.WhileOp([], [], loc=loc, ip=ip)
     with ir.InsertionPoint(loop.before.blocks.append()):
-        done = _attempt(bar, parity, order, scope, loc, None)
+        done = _attempt(bar, parity, order, scope, limit, loc, None)
         true = arith.constant(T.bool(), 1, loc=loc)
         scf.condition(arith.xori(done, true, loc=loc), [], loc=loc)
     with ir.InsertionPoint(loop.after.blocks.append()):
@@ -54,25 +54,30 @@ def _retry(bar: cute.Pointer, parity: Any, order: Any, scope: Any, loc: Loc, ip:
 @dsl_user_op
 def wait(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> None:
     """Blocks until the phase of `parity` has completed; acquires at CTA scope."""
-    _retry(bar, parity, ACQUIRE, CTA, loc, ip)
+    _retry(bar, parity, ACQUIRE, CTA, 0, loc, ip)
 
 
 @dsl_user_op
-def wait_relaxed_cluster(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> None:
-    """Blocks until the phase of `parity` has completed; orders nothing by itself, a fence must follow."""
-    _retry(bar, parity, RELAXED, CLUSTER, loc, ip)
+def wait_relaxed_cluster(bar: cute.Pointer, parity: Any, limit: int = 0, *, loc: Loc = None, ip: Point = None) -> None:
+    """Blocks until the phase of `parity` has completed; orders nothing by itself, a fence must follow.
+
+    An attempt that gives up after `limit` nanoseconds is repeated: the limit sets how often the thread wakes up.
+    """
+    _retry(bar, parity, RELAXED, CLUSTER, limit, loc, ip)
 
 
 @dsl_user_op
 def wait_acquire_cluster(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> None:
     """Blocks until the phase of `parity` has completed; acquires at cluster scope (each attempt invalidates L1)."""
-    _retry(bar, parity, ACQUIRE, CLUSTER, loc, ip)
+    _retry(bar, parity, ACQUIRE, CLUSTER, 0, loc, ip)
 
 
 @dsl_user_op
-def attempt_relaxed_cluster(bar: cute.Pointer, parity: Any, *, loc: Loc = None, ip: Point = None) -> Boolean:
+def attempt_relaxed_cluster(
+    bar: cute.Pointer, parity: Any, limit: int = 0, *, loc: Loc = None, ip: Point = None
+) -> Boolean:
     """One relaxed attempt at cluster scope, which may fail; never a replacement for a wait."""
-    return Boolean(_attempt(bar, parity, RELAXED, CLUSTER, loc, ip))
+    return Boolean(_attempt(bar, parity, RELAXED, CLUSTER, limit, loc, ip))
 
 
 @dsl_user_op

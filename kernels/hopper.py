@@ -8,7 +8,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.utils import LayoutEnum, hopper_helpers
 
 from kernels import common
-from kernels.operands import ACC, IN, MMA_K, OUT, Loads, Tile
+from kernels.operands import ACC, IN, MMA_BYTES, OUT, Loads, Tile
 from kernels.ring import Ring
 
 GROUP_ROWS = 64  # rows of C that one warpgroup computes
@@ -17,7 +17,9 @@ GROUP_ROWS = 64  # rows of C that one warpgroup computes
 def make_mma(tile: Tile) -> cute.TiledMma:
     """wgmma that adds to its accumulator; warpgroup g computes rows [64 g, 64 g + 64) of the tile."""
     major = OperandMajorMode.K
-    op = warpgroup.MmaF16BF16Op(IN, ACC, (GROUP_ROWS, tile.n, MMA_K), warpgroup.OperandSource.SMEM, major, major)
+    op = warpgroup.MmaF16BF16Op(
+        IN, ACC, (GROUP_ROWS, tile.n, MMA_BYTES * 8 // IN.width), warpgroup.OperandSource.SMEM, major, major
+    )
     mma = cute.make_tiled_mma(cute.make_mma_atom(op), (tile.m // GROUP_ROWS, 1, 1))
     mma.set(warpgroup.Field.ACCUMULATE, True)
     return mma

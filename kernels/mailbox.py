@@ -10,6 +10,7 @@ Defects (of every kernel that has a mailbox)
     cta-scope-wait         the mailbox is acquired at CTA scope only
     acquire-cluster-wait   the mailbox wait itself acquires at cluster scope: right, but each attempt invalidates L1
     wait-not-retried       one relaxed attempt stands for the mailbox wait
+    time-limit-trusted     the same where the attempt has a time limit of its own, at which it gives up
 """
 
 from dataclasses import dataclass
@@ -30,10 +31,11 @@ ALIGN = 128  # bytes
 class Mailbox:
     """What one CTA receives into; the peers address it by the same offsets in their own shared memory."""
 
-    slots: cute.Tensor  # (VECTOR, values / VECTOR, thread, slot)
+    slots: cute.Tensor | None  # (VECTOR, values / VECTOR, thread, slot); None where there are no peers
     full: cute.Pointer
     count: int  # slots, one for each peer
     slot_bytes: int
+    time_limit: int = 0  # nanoseconds after which an attempt to receive gives up and is repeated; 0: hardware's choice
 
     def init(self) -> None:
         """Initializes the barriers; one thread, which publishes them and then arms them."""
@@ -60,11 +62,13 @@ class Mailbox:
             common.wait(self.full + slot, parity)  # defect: cta-scope-wait
         elif cutlass.const_expr(defect == "acquire-cluster-wait"):
             common.wait_acquire_cluster(self.full + slot, parity)  # defect: acquire-cluster-wait
-        elif cutlass.const_expr(defect == "wait-not-retried"):
-            common.attempt_relaxed_cluster(self.full + slot, parity)  # defect: wait-not-retried
+        elif cutlass.const_expr(defect in ("wait-not-retried", "time-limit-trusted")):
+            common.attempt_relaxed_cluster(  # defect: wait-not-retried, time-limit-trusted
+                self.full + slot, parity, self.time_limit
+            )
             common.fence_acquire_cluster_shared()
         else:
-            common.wait_relaxed_cluster(self.full + slot, parity)
+            common.wait_relaxed_cluster(self.full + slot, parity, self.time_limit)
             common.fence_acquire_cluster_shared()
 
     @cute.jit
@@ -78,11 +82,15 @@ class Mailbox:
                 total[i] = total[i] + received[i]
 
 
-def allocate(smem: SmemAllocator, full: cute.Pointer, values: int, threads: int, count: int) -> Mailbox:
+def allocate(
+    smem: SmemAllocator, full: cute.Pointer, values: int, threads: int, count: int, time_limit: int = 0
+) -> Mailbox:
     """`count` slots of `values` fp32 for each of `threads` threads; neighbours' vectors stand side by side."""
+    slot_bytes = values * threads * ACC.width // 8
+    if count == 0:
+        return Mailbox(None, full, count, slot_bytes, time_limit)
     layout = cute.make_layout(
         (VECTOR, values // VECTOR, threads, count),
         stride=(1, VECTOR * threads, VECTOR, values * threads),
     )
-    slot_bytes = values * threads * ACC.width // 8
-    return Mailbox(smem.allocate_tensor(ACC, layout, ALIGN), full, count, slot_bytes)
+    return Mailbox(smem.allocate_tensor(ACC, layout, ALIGN), full, count, slot_bytes, time_limit)

@@ -1,4 +1,4 @@
-"""Operands of the GEMM kernels: bf16 matrices with a contiguous K mode, brought in by bulk tensor loads.
+"""Operands of the GEMM kernels: matrices with a contiguous K mode, bf16 unless said otherwise, as bulk tensor loads.
 
 Only layouts and tensor maps are built here; every barrier operation stays in the kernel that owns the protocol.
 """
@@ -15,7 +15,7 @@ from cutlass.utils import blackwell_helpers as sm100
 IN = cutlass.BFloat16
 OUT = cutlass.BFloat16
 ACC = cutlass.Float32
-MMA_K = 16  # K extent of one tcgen05.mma on 16-bit operands
+MMA_BYTES = 32  # of one row of an operand that one MMA instruction takes
 TMA_ALIGN = 1024  # bytes; a 128-byte swizzle repeats every 1024
 
 
@@ -51,18 +51,18 @@ def fake_matrix(rows: int, columns: int, dtype: Any = IN) -> Any:
     return make_fake_compact_tensor(dtype, (rows, columns), stride_order=(1, 0), assumed_align=16)
 
 
-def make_mma(tile: Tile) -> cute.TiledMma:
+def make_mma(tile: Tile, dtype: Any = IN) -> cute.TiledMma:
     """One-CTA tcgen05.mma, both operands in shared memory, fp32 accumulator of `tile.n` TMEM columns."""
-    major = tcgen05.OperandMajorMode.K
-    op = tcgen05.MmaF16BF16Op(
-        IN, ACC, (tile.m, tile.n, MMA_K), tcgen05.CtaGroup.ONE, tcgen05.OperandSource.SMEM, major, major
-    )
-    return cute.make_tiled_mma(op)
+    major, one, smem = tcgen05.OperandMajorMode.K, tcgen05.CtaGroup.ONE, tcgen05.OperandSource.SMEM
+    shape = (tile.m, tile.n, MMA_BYTES * 8 // dtype.width)
+    if dtype is cutlass.TFloat32:
+        return cute.make_tiled_mma(tcgen05.MmaTF32Op(shape, one, smem, major, major))
+    return cute.make_tiled_mma(tcgen05.MmaF16BF16Op(dtype, ACC, shape, one, smem, major, major))
 
 
 def make_load_a(a: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
     """Shared-memory layout (MMA, M, K, stages), tensor map and coordinate tensor of A."""
-    layout = sm100.make_smem_layout_a(mma, tile.mnk, IN, stages)
+    layout = sm100.make_smem_layout_a(mma, tile.mnk, a.element_type, stages)
     op = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE)
     one_stage = cute.slice_(layout, (None, None, None, 0))
     return layout, *cute.nvgpu.make_tiled_tma_atom_A(op, a, one_stage, tile.mnk, mma)
@@ -70,7 +70,7 @@ def make_load_a(a: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int) -> 
 
 def make_load_b(b: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
     """Shared-memory layout (MMA, N, K, stages), tensor map and coordinate tensor of B."""
-    layout = sm100.make_smem_layout_b(mma, tile.mnk, IN, stages)
+    layout = sm100.make_smem_layout_b(mma, tile.mnk, b.element_type, stages)
     op = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE)
     one_stage = cute.slice_(layout, (None, None, None, 0))
     return layout, *cute.nvgpu.make_tiled_tma_atom_B(op, b, one_stage, tile.mnk, mma)

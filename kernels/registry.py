@@ -9,6 +9,7 @@ in the kernel, and `# defect: NAME` at the end of the line where a finding about
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,11 @@ def case(name: str) -> KernelCase:
     raise ConfigError(f"unknown kernel {name!r}", do=f"known kernels: {', '.join(known.name for known in CASES)}")
 
 
+# Eight tokens; the weights of a projection of the latent keys and values of attention.
+TGV = MappingProxyType(
+    {"m": 8, "n": 2624, "k": 6144, "tile_m": 128, "tile_n": 16, "tile_k": 128, "stages": 6, "split_k": 2}
+)
+
 HOPPER_SPLITK = MappingProxyType(
     {
         "m": 2048,
@@ -109,6 +115,12 @@ MAILBOX_DEFECTS = (
     Defect("cta-scope-wait", "SCP301", "acquires the peers' partial sums at CTA scope", "kernels.mailbox"),
     Defect("acquire-cluster-wait", "PRF601", "invalidates L1 on each attempt of the mailbox wait", "kernels.mailbox"),
     Defect("wait-not-retried", "MBR201", "reads the mailbox after one attempt that may have failed", "kernels.mailbox"),
+)
+
+STORE_FENCE_DEFECT = Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet")
+SPLITK_STORE_DEFECT = dataclasses.replace(STORE_FENCE_DEFECT, module="kernels.splitk")
+PHASE0_DEFECT = Defect(
+    "missing-phase0-wait", "MBR202", "frees TMEM after a wait that may return for the phase before", "kernels.tmem"
 )
 
 CASES: tuple[KernelCase, ...] = (
@@ -155,7 +167,8 @@ CASES: tuple[KernelCase, ...] = (
         archs=BLACKWELL,
         defects=(
             *MAILBOX_DEFECTS,
-            Defect("missing-phase0-wait", "MBR202", "frees TMEM after a wait that may return for the phase before"),
+            PHASE0_DEFECT,
+            SPLITK_STORE_DEFECT,
         ),
     ),
     KernelCase(
@@ -178,7 +191,7 @@ CASES: tuple[KernelCase, ...] = (
         defects=(
             Defect("no-drain", "TMA501", "leaves the kernel while its last stores read shared memory"),
             Defect("late-store-wait", "TMA502", "rewrites a buffer that a store may still read"),
-            Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet"),
+            STORE_FENCE_DEFECT,
         ),
     ),
     KernelCase(
@@ -188,7 +201,7 @@ CASES: tuple[KernelCase, ...] = (
         archs=HOPPER,
         defects=(
             *MAILBOX_DEFECTS,
-            Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet"),
+            STORE_FENCE_DEFECT,
         ),
     ),
     KernelCase(
@@ -197,5 +210,98 @@ CASES: tuple[KernelCase, ...] = (
         config=MappingProxyType({**HOPPER_SPLITK, "table": 4096}),
         archs=HOPPER,
         defects=MAILBOX_DEFECTS,
+    ),
+    KernelCase(
+        name="tgv_gemm",
+        module="kernels.tgv_gemm",
+        config=TGV,
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT, *MAILBOX_DEFECTS),
+    ),
+    KernelCase(
+        name="tgv_gemm_one_rank",
+        module="kernels.tgv_gemm",
+        config=MappingProxyType({**TGV, "n": 6144, "k": 4096, "split_k": 1}),
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT,),
+    ),
+    KernelCase(
+        name="tgv_gemm_empty_rank",
+        module="kernels.tgv_gemm",
+        config=MappingProxyType({**TGV, "k": 128}),  # one K tile: none is left for the second rank
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT,),
+    ),
+    KernelCase(
+        name="splitk_projection",
+        module="kernels.splitk_projection",
+        config=MappingProxyType(
+            {"m": 64, "n": 4096, "k": 2048, "tile_m": 128, "tile_n": 64, "tile_k": 64, "stages": 6, "split_k": 2}
+        ),
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT, *MAILBOX_DEFECTS, STORE_FENCE_DEFECT),
+    ),
+    KernelCase(
+        name="shared_splitk",
+        module="kernels.shared_splitk",
+        config=MappingProxyType(
+            {
+                "m": 128,
+                "n": 512,
+                "k": 6144,
+                "tile_m": 128,
+                "tile_n": 128,
+                "tile_k": 64,
+                "stages": 4,
+                "split_k": 4,
+                "swiglu": True,
+            }
+        ),
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT, *MAILBOX_DEFECTS, SPLITK_STORE_DEFECT),
+    ),
+    KernelCase(
+        name="shared_splitk_down",
+        module="kernels.shared_splitk",
+        config=MappingProxyType(
+            {
+                "m": 128,
+                "n": 6144,
+                "k": 512,
+                "tile_m": 128,
+                "tile_n": 128,
+                "tile_k": 64,
+                "stages": 4,
+                "split_k": 2,
+                "swiglu": False,
+            }
+        ),
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT,),
+    ),
+    KernelCase(
+        name="indexer_preproj",
+        module="kernels.indexer_preproj",
+        config=MappingProxyType(
+            {
+                "m": 64,
+                "n": 160,
+                "k": 6144,
+                "tile_m": 128,
+                "tile_n": 160,
+                "tile_k": 32,
+                "stages": 4,
+                "split_k": 8,
+                "time_limit_ns": 1_000_000,
+            }
+        ),
+        archs=BLACKWELL,
+        defects=(
+            PHASE0_DEFECT,
+            *MAILBOX_DEFECTS[:2],
+            Defect(
+                "time-limit-trusted", "MBR201", "takes an attempt that gave up for a completed wait", "kernels.mailbox"
+            ),
+        ),
     ),
 )

@@ -1,8 +1,9 @@
 """The ring of operand stages between the load warp and whoever multiplies: pairs of mbarriers, bulk tensor loads.
 
-The load warp waits for `empty[s]`, expects the bytes of two loads on `full[s]` (count 1) and issues them. Whoever
-multiplies waits for `full[s]`, and gives the stage back through `empty[s]` once nothing reads it any more: by
-`tcgen05.commit` (count 1), or by one thread of each warp after `wgmma.wait_group` (count = warps).
+The load warp waits for `empty[s]`, expects the bytes of two loads on `full[s]` (count 1) and issues them; where each
+operand has a load warp of its own, each expects its own bytes (count 2). Whoever multiplies waits for `full[s]`, and
+gives the stage back through `empty[s]` once nothing reads it any more: by `tcgen05.commit` (count 1), or by one thread
+of each warp after `wgmma.wait_group` (count = warps).
 """
 
 from dataclasses import dataclass
@@ -24,10 +25,10 @@ class Ring:
     stages: int
     stage_bytes: int
 
-    def init(self, releases: int) -> None:
-        """Initializes the barriers, a stage to be empty after `releases` arrivals; one thread, which publishes them."""
+    def init(self, releases: int, loads: int = 1) -> None:
+        """Initializes the barriers for `loads` load warps and `releases` arrivals that empty a stage; one thread."""
         for stage in range(self.stages):
-            cute.arch.mbarrier_init(self.full + stage, 1)
+            cute.arch.mbarrier_init(self.full + stage, loads)
             cute.arch.mbarrier_init(self.empty + stage, releases)
 
     @cute.jit
@@ -44,6 +45,21 @@ class Ring:
                 cute.arch.mbarrier_arrive_and_expect_tx(full, self.stage_bytes)
             cute.copy(a.atom, a.tiles[(None, row, k)], a.stages[(None, stage)], tma_bar_ptr=full)
             cute.copy(b.atom, b.tiles[(None, column, k)], b.stages[(None, stage)], tma_bar_ptr=full)
+            stage, parity = common.advance(stage, parity, self.stages)
+        return stage, parity
+
+    @cute.jit
+    def fill_one(
+        self, x: Loads, tile: Any, k_tiles: tuple[Any, Any], size: int, stage: cutlass.Int32, parity: cutlass.Int32
+    ) -> tuple[cutlass.Int32, cutlass.Int32]:
+        """The share of one operand in `fill`: `size` bytes a stage, by a load warp of its own."""
+        first_k, last_k = k_tiles
+        for k in cutlass.range(first_k, last_k, unroll=1):
+            common.wait(self.empty + stage, parity)
+            full = self.full + stage
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(full, size)
+            cute.copy(x.atom, x.tiles[(None, tile, k)], x.stages[(None, stage)], tma_bar_ptr=full)
             stage, parity = common.advance(stage, parity, self.stages)
         return stage, parity
 
