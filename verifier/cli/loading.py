@@ -16,7 +16,9 @@ from verifier.errors import ConfigError, InputError, InternalError, VerifierErro
 from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.lift_ptx import lift_ptx
+from verifier.model.lift_sass import lift_sass
 from verifier.model.lower_ptx import lower_ptx
+from verifier.model.lower_sass import lower_sass
 from verifier.parse.source import Source
 
 A = TypeVar("A")
@@ -70,26 +72,30 @@ def _load(bundle: Bundle, options: LoadOptions) -> Iterator[LoadedKernel]:
 def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
     """The facts of every kernel in `parts`: those of the PTX, then those of the SASS that the PTX lacks."""
     functions = {function.name: function for function in lower_ptx(parts.ptx)} if parts.ptx else {}
+    code = {function.name: function for function in lower_sass(parts.sass, parts.cubin)} if parts.sass else {}
     names = list(dict.fromkeys([*ptx_kernels(parts), *sass_kernels(parts)]))
     if not names:
         raise InputError("defines no kernel", where=parts.source, do="only .entry functions are checked")
     for name in names:
         launch = launch_of(parts, name, options)
         ptx = KernelModel(functions[name], lift_ptx, launch) if name in functions else None
+        sass = KernelModel(code[name], lift_sass, launch) if name in code else None
+        models = [model for model in (ptx, sass) if model is not None]
         kernel = KernelFacts(
             name=kernel_name(parts, name),
             arch=parts.arch,
             source=parts.source,
             launch=launch,
             ptx=ptx,
+            sass=sass,
             metrics=metrics_of(parts, name),
         )
         yield LoadedKernel(
             kernel=kernel,
             ptx=parts.ptx.source if parts.ptx else None,
             toolchain=parts.toolchain,
-            assumptions=ptx.assumptions if ptx else (),
-            unknown_opcodes=unknown_opcodes(ptx) if ptx else {},
+            assumptions=models[0].assumptions if models else (),
+            unknown_opcodes={opcode: n for model in models for opcode, n in unknown_opcodes(model).items()},
         )
 
 
