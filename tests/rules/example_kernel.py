@@ -1,7 +1,7 @@
 """Completes the PTX fragments of rule docstrings to kernels that can be checked.
 
-A fragment is split at lines `warp N:` into what each warp runs; lines before the first are run by all. `cluster N`
-states the cluster size. Names that a fragment may use: shared objects `buf` (4096 bytes), `buf2`, `slot`, mbarriers `bar`
+A fragment is split at lines `warp N:` into what each warp runs; lines before the first are run by all. Lines
+`cluster N` and `threads N` state the shape. Names that a fragment may use: shared objects `buf` (4096 bytes), `buf2`, `slot`, mbarriers `bar`
 and `bar2` (initialised with count 1), registers r0..r31, f0..f31, rd0..rd7, predicates p, q, q2, `t` (TMEM base), descriptors
 ad, bd, id, global pointers gp and data, flag, and the tensor map `gm` (a kernel parameter) or `gmap` (in global memory).
 """
@@ -52,6 +52,7 @@ def complete(fragment: str, arch: str, *, init: bool = True) -> tuple[str, dict[
     `init` False leaves the set-up of barriers and tensor memory to the fragment.
     """
     cluster = 1
+    minimum = 0
     shared: list[str] = []
     warps: dict[int, list[str]] = {}
     current = shared
@@ -59,11 +60,13 @@ def complete(fragment: str, arch: str, *, init: bool = True) -> tuple[str, dict[
         text = line.strip()
         if text.startswith("cluster ") and not text.endswith(";"):
             cluster = int(text.split()[1])
+        elif text.startswith("threads ") and not text.endswith(";"):
+            minimum = int(text.split()[1])
         elif text.startswith("warp ") and text.endswith(":"):
             current = warps.setdefault(int(text[5:-1]), [])
         else:
             current.append(line)
-    threads = 32 * max(len(warps), max(warps, default=0) + 1)
+    threads = max(32 * (max(warps, default=0) + 1), minimum)
     directive = f".explicitcluster .reqnctapercluster {cluster}, 1, 1" if cluster > 1 else ""
     version = "9.0" if arch == "sm_90a" else "9.4"
     parts = [_HEADER.format(version=version, arch=arch, threads=threads, cluster=directive)]

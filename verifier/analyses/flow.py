@@ -13,8 +13,9 @@ from functools import cached_property
 
 import msgspec
 
-from verifier.model.cfg import Edge
+from verifier.model.cfg import Cfg, Edge
 from verifier.model.events import Event
+from verifier.model.ssa import SsaValue
 from verifier.model.streams import Stream
 from verifier.model.values import Value
 
@@ -49,27 +50,63 @@ class EventFlow:
         return [(reads[g.reg].id, g.negated) for g in self.stream.function.instrs[event.instr].guards]
 
     @cached_property
-    def elect_skips(self) -> frozenset[Edge]:
-        """Edges that only lanes take which `elect.sync` did not choose: one lane of the warp always takes the other."""
+    def lane_skips(self) -> frozenset[Edge]:
+        """Edges that only some lanes take, past code that the other lanes of the warp run (`if (elected) {...}`).
+
+        Seen as a warp, the code is always run: a path along such an edge is a lane's, not the warp's.
+        """
         skips = set()
         for block in self.cfg.reachable:
             edges = self.cfg.successors[block]
-            for edge in edges:
-                if edge.guard is not None and len(edges) == 2 and self._is_elect(edge) == edge.guard.negated:
-                    skips.add(edge)
+            if len(edges) == 2 and edges[0].guard is not None and self._splits_lanes(edges[0]):
+                for edge, other in ((edges[0], edges[1]), (edges[1], edges[0])):
+                    if self._rejoins(other.dst, edge.dst):
+                        skips.add(edge)
         return frozenset(skips)
 
-    def _is_elect(self, edge: Edge) -> bool | None:
-        """True when the edge's predicate register is an elected lane's, False when it is its negation."""
+    def _splits_lanes(self, edge: Edge) -> bool:
         assert edge.guard is not None
         last = self.cfg.blocks[edge.src].end - 1
-        symbol = self.stream.evaluator.value(self.stream.ssa.reads[last][edge.guard.reg]).base
+        return self._is_split(self.stream.ssa.reads[last][edge.guard.reg])
+
+    def _is_split(self, predicate: SsaValue) -> bool:
+        """Whether a predicate is true in some lanes and false in others, whatever the inputs."""
+        value = self.stream.evaluator.value(predicate)
+        if isinstance(value.lanes, tuple):
+            return not value.terms
+        symbol = value.base
         if symbol is None:
-            return None
-        if symbol.kind == "elect":
-            return True
-        inner = symbol.key[2].base if symbol.kind == "not" and isinstance(symbol.key[2], Value) else None
-        return False if inner is not None and inner.kind == "elect" else None
+            return False
+        if symbol.kind == "not" and isinstance(symbol.key[2], Value):
+            symbol = symbol.key[2].base
+        return symbol is not None and symbol.kind == "elect"
+
+    def _rejoins(self, block: int, join: int) -> bool:
+        """Whether every way on from `block` comes to `join`."""
+        parents = self.cfg.post_dominator
+        while block != join:
+            parent = parents.get(block, block)
+            if parent == block:
+                return False
+            block = parent
+        return True
+
+    def in_warp(self, event: Event) -> bool:
+        """Whether the event runs in at least one lane whenever the warp passes it."""
+        reads = self.stream.ssa.reads[event.instr]
+        guards = self.stream.function.instrs[event.instr].guards
+        return self.certain(event) or all(self._is_split(reads[g.reg]) for g in guards)
+
+    @cached_property
+    def _warp_cfg(self) -> Cfg:
+        return self.cfg.restrict(e for e in self.cfg.edges if e not in self.lane_skips)
+
+    def always_before(self, earlier: Event, later: Event) -> bool:
+        """Whether the warp has run `earlier` on every path from the entry to `later`."""
+        if not self.in_warp(earlier):
+            return False
+        first, last = self.cfg.block_of[earlier.instr], self.cfg.block_of[later.instr]
+        return earlier.instr < later.instr if first == last else self._warp_cfg.dominates(first, last)
 
     def may_reach(
         self, sources: Sequence[Event], kills: Test, without: frozenset[Edge] = frozenset()

@@ -97,7 +97,7 @@ def _handed_over(flow: EventFlow, model: KernelModel, arrive: BarrierUse) -> lis
     found = []
     for kinds, signal in ((_SHARED_ACCESSES, other_signal), (_TMEM_ACCESSES, other_arrive)):
         accesses = [e for e in flow.events if e.kind in kinds]
-        arrived = flow.may_reach(accesses, signal, flow.elect_skips).get(arrive.event.instr, 0)
+        arrived = flow.may_reach(accesses, signal, flow.lane_skips).get(arrive.event.instr, 0)
         found += [access for i, access in enumerate(accesses) if arrived >> i & 1]
     return found
 

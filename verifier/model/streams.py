@@ -62,6 +62,10 @@ class Stream:
     def ranks(self) -> tuple[int, ...]:
         return tuple(sorted({rank for rank, _ in self.members}))
 
+    def shares_cta(self, other: Stream) -> bool:
+        """Whether some CTA has warps of both streams."""
+        return not set(self.ranks).isdisjoint(other.ranks)
+
     @property
     def knows_rank(self) -> bool:
         """Whether the CTA's rank in the cluster is a number here."""
