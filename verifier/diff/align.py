@@ -36,14 +36,13 @@ class _Gap:
         return self.a0 >= self.a1 or self.b0 >= self.b1
 
 
-def levels_of(listing: Listing) -> list[Keys]:
-    """Keys of the lines at all levels: with neighbours, then with the computation of operands, then plain.
+def levels_of(listing: Listing, chains: Sequence[Keys]) -> list[Keys]:
+    """Keys of the lines at all levels: with neighbours, then with the computation of operands (`chains_of`), plain.
 
     Names take no part, so the keys of one listing can be compared with those of another.
     """
     plain = [line.key for line in listing.lines]
-    chains = chains_of(listing)
-    return [_with_neighbours(chains[len(CHAINS) // 2]), *reversed(chains), plain]
+    return [_with_neighbours(chains[len(chains) // 2]), *reversed(chains), plain]
 
 
 def chains_of(listing: Listing) -> list[list[int]]:
@@ -74,12 +73,15 @@ def _origins(listing: Listing) -> list[list[list[Pair]]]:
 
 
 def _origin(writers: Sequence[Pair], chain: Sequence[int]) -> Hashable:
-    if len(writers) > MANY_WRITERS:
+    if not writers or len(writers) > MANY_WRITERS:
         return len(writers)
+    if len(writers) == 1:
+        line, position = writers[0]
+        return chain[line], position
     return tuple(sorted((chain[line], position) for line, position in writers))
 
 
-def _with_neighbours(keys: Sequence[int]) -> list[int]:
+def _with_neighbours(keys: Keys) -> list[int]:
     padded = [0, *keys, 0]
     return [hash(tuple(padded[i : i + 3])) for i in range(len(keys))]
 

@@ -13,6 +13,7 @@ from verifier.findings import Location
 
 MAX_CLAUSES = 3
 EVERYWHERE = "all roles"
+DECLARATION = "declaration"
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +104,8 @@ def _claim(level: str, hunks: Sequence[Hunk], roles: Sequence[str]) -> Claim:
 def _place(hunk: Hunk, roles: Sequence[str]) -> Place:
     own = hunk.roles
     role = EVERYWHERE if len(own) == len(roles) > 1 else ", ".join(own)
+    if hunk.kind is HunkKind.DECLARATION:
+        role = DECLARATION
     telling = notable(hunk.lines) or hunk.lines
     line = next((line for line in telling if line.synchronizes), telling[0])
     return Place(role=role, location=line.location)
@@ -141,8 +144,11 @@ def _moved(hunk: Hunk, count: int = 1) -> str:
 
 
 def _declaration(hunk: Hunk, count: int) -> str:
-    old, new = (", ".join(f"`{text}`" for text in opcodes(lines)) or "nothing" for lines in (hunk.removed, hunk.added))
-    return f"in what is declared: {new} in place of {old}" + (f" ({count} times)" if count > 1 else "")
+    old, new = (", ".join(f"`{text}`" for text in opcodes(lines)) for lines in (hunk.removed, hunk.added))
+    times = f" ({count} times)" if count > 1 else ""
+    if old and new:
+        return f"in what is declared: {new} in place of {old}{times}"
+    return f"in what is declared: {new or old} {'added' if new else 'removed'}{times}"
 
 
 _CLAUSES: dict[HunkKind, Callable[[Hunk, int], str]] = {

@@ -204,6 +204,6 @@ def _shape(entry: Expectation) -> str:
 
 
 def _shown(hunk: Hunk, kernel: KernelDiff) -> str:
-    where = place(hunk.lines[0].location, kernel.after.root)
+    where = place(hunk.lines[0].location, kernel.roots)
     parts = [*(f"- {name}" for name in opcodes(hunk.removed)), *(f"+ {name}" for name in opcodes(hunk.added))]
     return f"{' '.join(parts[:4])}{' ...' if len(parts) > 4 else ''} at {where}"

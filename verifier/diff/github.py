@@ -55,7 +55,7 @@ def _claim(claim: Claim, kernel: KernelDiff) -> Iterator[str]:
             if line.kind is not LineKind.LABEL:
                 yield f"{sign} {line.pattern if claim.count > 1 else line.text}"
     yield "```"
-    yield ", ".join(f"{p.role} `{near(place(p.location, kernel.after.root))}`" for p in claim.places)
+    yield ", ".join(f"{p.role} `{near(place(p.location, kernel.roots))}`" for p in claim.places)
     yield ""
 
 

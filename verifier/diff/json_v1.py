@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -155,13 +156,13 @@ def _summary(results: DiffResults) -> Summary:
 
 
 def _kernel(kernel: KernelDiff) -> Kernel:
-    root = kernel.after.root
+    roots = kernel.roots
     return Kernel(
         name=kernel.name,
         arch=kernel.arch,
         sentence=kernel.main.sentence if kernel.main else "",
         hunks=[_hunk(level, hunk) for level in kernel.levels for hunk in level.comparison.hunks],
-        claims=[_claim(claim, root) for level in kernel.levels for claim in level.claims],
+        claims=[_claim(claim, roots) for level in kernel.levels for claim in level.claims],
         skeletons=[
             Skeleton(
                 level=skeleton.level,
@@ -179,7 +180,7 @@ def _kernel(kernel: KernelDiff) -> Kernel:
     )
 
 
-def _claim(claim: InternalClaim, root: str) -> Claim:
+def _claim(claim: InternalClaim, roots: Sequence[str]) -> Claim:
     return Claim(
         level=claim.level,
         kind=claim.kind.value,
@@ -187,7 +188,7 @@ def _claim(claim: InternalClaim, root: str) -> Claim:
         sentence=claim.clause,
         removed=list(claim.removed),
         added=list(claim.added),
-        places=[Place(role=p.role, where=place(p.location, root)) for p in claim.places],
+        places=[Place(role=p.role, where=place(p.location, roots)) for p in claim.places],
     )
 
 

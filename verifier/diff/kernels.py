@@ -64,6 +64,11 @@ class KernelDiff(msgspec.Struct, frozen=True, kw_only=True):
     toolchain: tuple[str, ...] = ()
 
     @property
+    def roots(self) -> tuple[str, ...]:
+        """Folders below which the source files of both sides lie."""
+        return tuple(side.root for side in (self.after, self.before) if side.root)
+
+    @property
     def main(self) -> LevelDiff | None:
         """The level that the claim is about: the first one that differs, else the first."""
         return next((level for level in self.levels if level.hunks), self.levels[0] if self.levels else None)

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from verifier.diff.align import Pair, align, chains_of, levels_of, unique
+from verifier.diff.align import Keys, Pair, align, chains_of, levels_of, unique
 from verifier.diff.lines import Line, LineKind, Listing
 
 ROUNDS = 4
@@ -59,9 +59,10 @@ def _match_in_place(a: Listing, b: Listing) -> Matching | None:
 
 
 def _match_anywhere(a: Listing, b: Listing) -> Matching:
-    la, lb = levels_of(a), levels_of(b)
+    chains_a, chains_b = chains_of(a), chains_of(b)
+    la, lb = levels_of(a, chains_a), levels_of(b, chains_b)
     pairs = align(la, lb)
-    hints = {_STRONG: _structural(a, b), _WEAK: _align_rest(pairs, la, lb)}
+    hints = {_STRONG: _structural(chains_a, chains_b), _WEAK: _align_rest(pairs, la, lb)}
     names = _bijection(a, b, {**hints, _PLAIN: pairs})
     for _ in range(ROUNDS):
         same, moved = _equal_pairs(a, b, names)
@@ -98,10 +99,10 @@ def _rest(length: int, taken: Iterable[int]) -> list[int]:
     return [i for i in range(length) if i not in gone]
 
 
-def _structural(a: Listing, b: Listing) -> list[Pair]:
+def _structural(a: Sequence[Keys], b: Sequence[Keys]) -> list[Pair]:
     """Lines whose computation is unique in both listings, wherever they stand."""
     pairs: list[Pair] = []
-    for ka, kb in zip(chains_of(a), chains_of(b), strict=True):
+    for ka, kb in zip(a, b, strict=True):
         ours, theirs = unique(ka, 0, len(ka)), unique(kb, 0, len(kb))
         pairs += [(i, theirs[key]) for key, i in ours.items() if key in theirs]
     return pairs

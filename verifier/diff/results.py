@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -99,18 +100,18 @@ def _loops(metrics: Metrics, name: str) -> Delta | None:
     return delta if delta is not None and delta.changed else None
 
 
-def place(location: Location, root: str = "") -> str:
+def place(location: Location, roots: Sequence[str] = ()) -> str:
     """`kernels/gemm.py:412`, or the PTX line or SASS offset where no Python line is known."""
     if location.file and location.line:
-        return f"{_below(location.file, root)}:{location.line}"
+        return f"{_below(location.file, roots)}:{location.line}"
     if location.ptx_line is not None:
         return f"PTX line {location.ptx_line}"
     return f"SASS {location.sass_offset:#06x}" if location.sass_offset is not None else ""
 
 
-def _below(file: str, root: str) -> str:
-    """A path as seen from `root` or from the working directory, where it lies below one of them."""
-    for folder in (root, str(Path.cwd())):
+def _below(file: str, roots: Sequence[str]) -> str:
+    """A path as seen from one of `roots` or from the working directory, where it lies below one of them."""
+    for folder in (*roots, str(Path.cwd())):
         if folder and file.startswith(f"{folder.rstrip('/')}/"):
             return file[len(folder.rstrip("/")) + 1 :]
     return file

@@ -115,8 +115,8 @@ def _claim(claim: Claim, kernel: KernelDiff, style: _Style) -> Iterator[str]:
     else:
         yield from _columns(removed, added, style, f"{claim.count} x")
     for role, places in itertools.groupby(sorted(claim.places, key=lambda p: p.role), key=lambda p: p.role):
-        where = [near(place(p.location, kernel.after.root)) for p in places]
-        yield from _wrap(f"{role or 'device function'}  {len(where)}  {', '.join(_brief(where))}", style, INDENT + "  ")
+        where = [near(place(p.location, kernel.roots)) for p in places]
+        yield from _wrap(f"{role or 'no role'}  {len(where)}  {', '.join(_brief(where))}", style, INDENT + "  ")
 
 
 def _move(claim: Claim, hunk: Hunk, style: _Style) -> Iterator[str]:
@@ -224,7 +224,7 @@ def _notes(kernel: KernelDiff, style: _Style) -> Iterator[str]:
 def _instructions(level: LevelDiff, kernel: KernelDiff, style: _Style) -> Iterator[str]:
     comparison = level.comparison
     for number, hunk in enumerate(comparison.hunks, 1):
-        where = place(hunk.lines[0].location, kernel.after.root)
+        where = place(hunk.lines[0].location, kernel.roots)
         roles = ", ".join(hunk.roles)
         yield f"  {level.level.upper()} hunk {number} of {level.hunks}, {hunk.kind.value}: {where}  {roles}".rstrip()
         removed, added = ([line.text for line in lines] for lines in (hunk.removed, hunk.added))
