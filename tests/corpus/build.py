@@ -73,6 +73,9 @@ ENTRIES: dict[str, Entry] = {
     "flash-attn-4-4.0.0b36": Entry(script="flash_attn", distributions=("flash-attn-4==4.0.0b36", _QUACK)),
     "flashinfer-cubin-0.6.13": Entry(script="flashinfer_cubin", flavour=None),
     "flashinfer-python-0.7.4": Entry(script="flashinfer_tgv", distributions=("flashinfer-python==0.7.4",)),
+    "flashinfer-python-0.7.4+nvrtc": Entry(
+        script="flashinfer_cuda", distributions=("flashinfer-python==0.7.4",), flavour=None
+    ),
     "triton-3.9.0": Entry(script="triton_kernels"),
     "triton-3.9.0+sm_90a": Entry(script="triton_kernels", arguments=("--arch", "sm_90a")),
 }
@@ -138,6 +141,10 @@ def build(name: str, out: Path, cache: Path) -> Result:
     target.mkdir(parents=True)
     search = os.pathsep.join(map(str, (*folders, REPOSITORY)))
     command = [str(python), "-m", f"tests.corpus.{entry.script}", "--out", str(target), *entry.arguments]
+    if not entry.flavour:
+        # This Python keeps its own packages: the script is told where the files are.
+        search = str(REPOSITORY)
+        command += [part for folder in folders for part in ("--package", str(folder))]
     log = target / "build.log"
     with log.open("w") as stream:
         done = subprocess.run(
