@@ -30,6 +30,9 @@ One tile is one phase of acc_full and acc_empty, so the region of a tile is also
 Defects (`build(config, defect)`)
     release-before-load   the release stands before the load of the last shared subtile
     no-wait-ld            `tcgen05.wait::ld` is missing between the load and the release
+    no-drain              the storing thread leaves while its last stores still read shared memory
+    late-store-wait       the storing thread lets one store too many in flight, so a buffer is rewritten under it
+    no-proxy-fence        the staged rows are not made visible to the async proxy before the store reads them
     no-fence              `tcgen05.fence::before_thread_sync` is missing before the relaxed release
 """
 
@@ -43,7 +46,7 @@ from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_stream
 from cutlass.utils import SmemAllocator
 
-from kernels import common, operands, registry, tensor_core
+from kernels import common, operands, registry, stores, tensor_core
 from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
 from kernels.ring import Ring
 from kernels.walk import Walk
@@ -54,7 +57,6 @@ MMA_WARP = 4
 LOAD_WARP = 5
 THREADS = 192
 TMEM_THREADS = 160
-STORE_BARRIER = 1
 TMEM_BARRIER = 2
 TMEM_COLUMNS = 512
 SUBTILE = 32  # columns that one epilogue step reads
@@ -74,18 +76,12 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Drain:
-    """The way of one subtile out of the CTA, as copies and the tensors they move."""
+class Subtiles:
+    """The accumulator in steps of SUBTILE columns: copy, TMEM source and registers of one thread."""
 
-    tmem_load: cute.TiledCopy
+    load: cute.TiledCopy
     source: cute.Tensor  # (T2R, 1, 1, 1, subtiles, region) in TMEM
-    loaded: cute.Tensor  # fp32 registers of one thread
-    stage: cute.TiledCopy
-    rounded: cute.Tensor  # bf16 registers of one thread
-    staged: cute.Tensor  # (R2S, 1, 1, buffers) in shared memory
-    store: cute.CopyAtom
-    boxes: cute.Tensor  # (box, buffers) in shared memory
-    targets: cute.Tensor  # (box, 1, subtiles, tile rows, tile columns) of C
+    loaded: cute.Tensor  # fp32 registers
 
 
 class PersistentGemm:
@@ -96,7 +92,7 @@ class PersistentGemm:
         self.stages = config["stages"]
         self.buffers = config["store_buffers"]
         self.max_ctas = config["max_ctas"]
-        self.subtiles = self.tile.n // SUBTILE
+        self.steps = self.tile.n // SUBTILE
         self.region_stride = TMEM_COLUMNS - config["reserved_columns"] - self.tile.n
         shared_columns = self.tile.n - self.region_stride
         self.release_step = -(-shared_columns // SUBTILE) - 1  # the step that reads the last shared columns
@@ -230,36 +226,39 @@ class PersistentGemm:
     ) -> None:
         """Drains tile after tile, shared columns first, and releases each accumulator as early as it may."""
         cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
-        drain = self.drain(mma, c_atom, tiles_c, shared)
+        subtiles = self.subtiles(mma, shared)
+        targets = cute.flat_divide(tiles_c, (self.tile.m, SUBTILE))  # (M, SUBTILE, 1, subtiles, tile rows, columns)
+        store = stores.make(subtiles.load, c_atom, shared.c, targets)
         region, buffer = cutlass.Int32(0), cutlass.Int32(0)
         tile = walk.first
         while tile < walk.count:
             common.wait_relaxed_cluster(shared.acc_full, region)
             common.fence_tcgen05_after()
-            for step in cutlass.range(self.subtiles, unroll=1):
+            for step in cutlass.range(self.steps, unroll=1):
                 subtile = step
                 if region == 0:
-                    subtile = self.subtiles - 1 - step
-                source = drain.source[(None, None, None, 0, subtile, region)]
-                self.load_and_release(drain, source, shared, step == self.release_step)
-                self.store(drain, buffer, subtile, walk.coordinates(tile))
+                    subtile = self.steps - 1 - step
+                source = subtiles.source[(None, None, None, 0, subtile, region)]
+                self.load_and_release(subtiles, source, shared, step == self.release_step)
+                store.put(subtiles.loaded, buffer, (0, subtile, *walk.coordinates(tile)), self.defect)
                 buffer, _ = common.advance(buffer, 0, self.buffers)
             region ^= 1
             tile += walk.step
-        if cute.arch.thread_idx()[0] == 0:
-            cute.arch.cp_async_bulk_wait_group(0, read=True)
+        store.drain(self.defect)
         common.fence_tcgen05_before()
         cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
 
     @cute.jit
-    def load_and_release(self, drain: Drain, source: cute.Tensor, shared: Shared, last_shared: cutlass.Boolean) -> None:
+    def load_and_release(
+        self, subtiles: Subtiles, source: cute.Tensor, shared: Shared, last_shared: cutlass.Boolean
+    ) -> None:
         """Reads one subtile; the step that reads the last shared columns gives the accumulator back to the MMA."""
         if cutlass.const_expr(self.defect == "release-before-load"):  # noqa: SIM102 - compile time around run time
             if last_shared:
                 cute.arch.fence_view_async_tmem_load()
                 common.fence_tcgen05_before()
                 common.arrive_relaxed_cluster(shared.acc_empty)  # defect: release-before-load
-        cute.copy(drain.tmem_load, source, drain.loaded)
+        cute.copy(subtiles.load, source, subtiles.loaded)
         if cutlass.const_expr(self.defect != "no-wait-ld"):
             cute.arch.fence_view_async_tmem_load()  # tcgen05.wait::ld
         if cutlass.const_expr(self.defect != "release-before-load"):  # noqa: SIM102 - compile time around run time
@@ -268,44 +267,14 @@ class PersistentGemm:
                     common.fence_tcgen05_before()
                 common.arrive_relaxed_cluster(shared.acc_empty)  # defect: no-wait-ld, no-fence
 
-    @cute.jit
-    def store(self, drain: Drain, buffer: Any, subtile: Any, tile: tuple[Any, Any]) -> None:
-        """Rounds one subtile to bf16, stages it, and lets one thread store it; one store may stay in flight."""
-        drain.rounded.store(drain.stage.retile(drain.loaded).load().to(OUT))
-        cute.copy(drain.stage, drain.rounded, drain.staged[(None, None, None, buffer)])
-        cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.barrier(barrier_id=STORE_BARRIER, number_of_threads=EPILOGUE_THREADS)
-        if cute.arch.thread_idx()[0] == 0:
-            cute.copy(drain.store, drain.boxes[(None, buffer)], drain.targets[(None, 0, subtile, *tile)])
-            cute.arch.cp_async_bulk_commit_group()
-            cute.arch.cp_async_bulk_wait_group(self.buffers - 1, read=True)
-        cute.arch.barrier(barrier_id=STORE_BARRIER, number_of_threads=EPILOGUE_THREADS)
-
-    def drain(self, mma: cute.TiledMma, c_atom: cute.CopyAtom, tiles_c: cute.Tensor, shared: Shared) -> Drain:
-        """Copies of this thread: 32 columns of one TMEM lane, rounded, staged as one row of the store box."""
-        thread = cute.arch.thread_idx()[0]
-        subtile = (self.tile.m, SUBTILE)
-        source = cute.flat_divide(self.regions(mma, shared)[((None, None), 0, 0, None)], subtile)
-        targets = cute.flat_divide(tiles_c, subtile)  # (M, SUBTILE, 1, subtiles, tile rows, tile columns)
+    def subtiles(self, mma: cute.TiledMma, shared: Shared) -> Subtiles:
+        """Copies of this thread: SUBTILE columns of one TMEM lane."""
+        source = cute.flat_divide(self.regions(mma, shared)[((None, None), 0, 0, None)], (self.tile.m, SUBTILE))
         atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
-        tmem_load = tcgen05.make_tmem_copy(atom, source[(None, None, 0, 0, 0)])
-        mine = tmem_load.get_slice(thread)
-        loaded = cute.make_rmem_tensor(mine.partition_D(targets)[(None, None, None, 0, 0, 0, 0)].shape, ACC)
-        stage = cute.make_tiled_copy_D(operands.store_atom(tmem_load), tmem_load)
-        boxes, targets = cpasync.tma_partition(
-            c_atom, 0, cute.make_layout(1), cute.group_modes(shared.c, 0, 2), cute.group_modes(targets, 0, 2)
-        )
-        return Drain(
-            tmem_load=tmem_load,
-            source=mine.partition_S(source),
-            loaded=loaded,
-            stage=stage,
-            rounded=cute.make_rmem_tensor(stage.retile(loaded).shape, OUT),
-            staged=stage.get_slice(thread).partition_D(shared.c),
-            store=c_atom,
-            boxes=boxes,
-            targets=targets,
-        )
+        load = tcgen05.make_tmem_copy(atom, source[(None, None, 0, 0, 0)])
+        mine = load.get_slice(cute.arch.thread_idx()[0])
+        row = mine.partition_D(cute.make_identity_tensor((self.tile.m, SUBTILE)))
+        return Subtiles(load, mine.partition_S(source), cute.make_rmem_tensor(row.shape, ACC))
 
 
 PersistentGemm.kernel.set_name_prefix(NAME, remove_cutlass_symbol=True, keep_mangled_name=False)

@@ -78,7 +78,7 @@ def make_load_b(b: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int) -> 
 
 def make_store_c(c: cute.Tensor, box: tuple[int, int], stages: int) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
     """Shared-memory layout (M, N, stages) of one store box, tensor map and coordinate tensor of C."""
-    layout = sm100.make_smem_layout_epi(OUT, cutlass.utils.LayoutEnum.ROW_MAJOR, box, stages)
+    layout = sm100.make_smem_layout_epi(c.element_type, cutlass.utils.LayoutEnum.ROW_MAJOR, box, stages)
     op = cpasync.CopyBulkTensorTileS2GOp()
     return layout, *cpasync.make_tiled_tma_atom(op, c, cute.slice_(layout, (None, None, 0)), box)
 
@@ -91,6 +91,6 @@ def partition_load(atom: cute.CopyAtom, tiles: cute.Tensor, stages: cute.Tensor)
     return Loads(atom, gmem, shared)
 
 
-def store_atom(tmem_load: cute.TiledCopy) -> cute.CopyAtom:
+def store_atom(tmem_load: cute.TiledCopy, dtype: Any = OUT) -> cute.CopyAtom:
     """Register to shared-memory copy that suits what `tmem_load` leaves in the registers of a thread."""
-    return sm100.get_smem_store_op(cutlass.utils.LayoutEnum.ROW_MAJOR, OUT, ACC, tmem_load)
+    return sm100.get_smem_store_op(cutlass.utils.LayoutEnum.ROW_MAJOR, dtype, ACC, tmem_load)

@@ -119,6 +119,11 @@ MAILBOX_DEFECTS = (
 
 STORE_FENCE_DEFECT = Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet")
 SPLITK_STORE_DEFECT = dataclasses.replace(STORE_FENCE_DEFECT, module="kernels.splitk")
+STORES_DEFECTS = (
+    Defect("no-drain", "TMA501", "leaves the kernel while its last stores read shared memory", "kernels.stores"),
+    Defect("late-store-wait", "TMA502", "rewrites a buffer that a store may still read", "kernels.stores"),
+    dataclasses.replace(STORE_FENCE_DEFECT, module="kernels.stores"),
+)
 PHASE0_DEFECT = Defect(
     "missing-phase0-wait", "MBR202", "frees TMEM after a wait that may return for the phase before", "kernels.tmem"
 )
@@ -146,6 +151,7 @@ CASES: tuple[KernelCase, ...] = (
             Defect("release-before-load", "TCG103", "releases the accumulator before it reads the last shared subtile"),
             Defect("no-wait-ld", "TCG101", "releases the accumulator while the TMEM load may be in flight"),
             Defect("no-fence", "TCG102", "releases the accumulator by a relaxed arrive without a tcgen05 fence"),
+            *STORES_DEFECTS,
         ),
     ),
     KernelCase(
@@ -188,11 +194,7 @@ CASES: tuple[KernelCase, ...] = (
             }
         ),
         archs=HOPPER,
-        defects=(
-            Defect("no-drain", "TMA501", "leaves the kernel while its last stores read shared memory"),
-            Defect("late-store-wait", "TMA502", "rewrites a buffer that a store may still read"),
-            STORE_FENCE_DEFECT,
-        ),
+        defects=(*(dataclasses.replace(defect, module="") for defect in STORES_DEFECTS),),
     ),
     KernelCase(
         name="hopper_splitk_mailbox",
@@ -302,6 +304,31 @@ CASES: tuple[KernelCase, ...] = (
             Defect(
                 "time-limit-trusted", "MBR201", "takes an attempt that gave up for a completed wait", "kernels.mailbox"
             ),
+        ),
+    ),
+    KernelCase(
+        name="moe_gg1",
+        module="kernels.moe_gg1",
+        config=MappingProxyType(
+            {
+                "tokens": 1024,
+                "experts": 32,
+                "rows": 12288,
+                "n": 512,
+                "k": 6144,
+                "tile_m": 128,
+                "tile_n": 128,
+                "tile_k": 64,
+                "stages": 6,
+                "store_buffers": 2,
+                "max_ctas": 148,
+            }
+        ),
+        archs=BLACKWELL,
+        defects=(
+            *STORES_DEFECTS,
+            Defect("no-gather-fence", "PRX402", "multiplies gathered rows that the async proxy may not see yet"),
+            PHASE0_DEFECT,
         ),
     ),
 )

@@ -36,7 +36,10 @@ CHANGES = {
     "time-limit-trusted": [],
     "missing-phase0-wait": [f"-{WAIT_CTA}"],
     "no-drain": ["-cp.async.bulk.wait_group.read 0"],
-    "late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"] * 4,
+    "late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"],
+    "hopper_gemm_persistent/late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"]
+    * 4,
+    "no-gather-fence": [f"-{PROXY_FENCE}"] * 2,
     "no-proxy-fence": [f"-{PROXY_FENCE}"],
     "hopper_gemm_persistent/no-proxy-fence": [f"-{PROXY_FENCE}"] * 4,
 }
@@ -51,7 +54,9 @@ MARKED = {
     "time-limit-trusted": WAIT_RELAXED,
     "missing-phase0-wait": WAIT_CTA,
     "no-drain": BULK_STORE,
-    "late-store-wait": "stmatrix.sync.aligned.m8n8.x4.shared.b16",
+    "late-store-wait": "st.shared.v4.b32",
+    "hopper_gemm_persistent/late-store-wait": "stmatrix.sync.aligned.m8n8.x4.shared.b16",
+    "no-gather-fence": "cp.async.cg.shared.global",
     "no-proxy-fence": BULK_STORE,
 }
 DEFECTS = [(case.name, defect.name) for case in registry.CASES for defect in case.defects]
@@ -95,7 +100,8 @@ def test_marked_line_is_the_line_of_the_operation(kernel: str, defect: str) -> N
     case = registry.case(kernel)
     (number,) = case.defect_lines(defect)
     place = f"{case.defect_source(defect).name}:{number}"
-    assert (MARKED[defect], place) in located(ptx(kernel, defect))
+    operation = MARKED.get(f"{kernel}/{defect}", MARKED.get(defect))
+    assert (operation, place) in located(ptx(kernel, defect))
 
 
 def test_attempt_that_is_not_retried_has_no_loop() -> None:
