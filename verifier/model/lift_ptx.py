@@ -245,7 +245,9 @@ def _cancel(c: Context) -> Event:
 
 
 def _wgmma(c: Context) -> Event:
-    return c.event(Kind.WGMMA_MMA, registers=c.vector(0) + c.vector(1))
+    """`registers`: the accumulator, and A where it comes from registers; a descriptor is read at once."""
+    fragment = c.vector(1) if len(c.operands) > 1 and isinstance(c.operands[1], ast.Vector) else ()
+    return c.event(Kind.WGMMA_MMA, registers=c.vector(0) + fragment)
 
 
 _TABLE: dict[str, Callable[[Context], Event]] = {
