@@ -59,7 +59,8 @@ class Ring:
             full = self.full + stage
             with cute.arch.elect_one():
                 cute.arch.mbarrier_arrive_and_expect_tx(full, size)
-            cute.copy(x.atom, x.tiles[(None, tile, k)], x.stages[(None, stage)], tma_bar_ptr=full)
+            source, target = x.tiles[(None, tile, k)], x.stages[(None, stage)]
+            cute.copy(x.atom, source, target, tma_bar_ptr=full)  # defect: early-weights
             stage, parity = common.advance(stage, parity, self.stages)
         return stage, parity
 

@@ -5,13 +5,14 @@ transposed: a thread of the epilogue holds one weight row of C and stores its to
 neighbouring threads write neighbouring elements. With `split_k` > 1 the CTAs of a cluster share the K tiles; a rank
 owns 16 / `split_k` tokens of the tile and may have no K tiles at all (kernels/splitk.py).
 
-Started as a dependent of the kernel before it (programmatic dependent launch): the weights are fetched at once, the
-tokens after that kernel has completed, and the epilogue waits for its completion, too, before it writes C.
+Started as a dependent of the kernel before it (programmatic dependent launch): barriers and TMEM are set up at once;
+whoever reads or writes global memory first waits until that kernel has completed. (The weights could be fetched before,
+were it certain that no kernel before writes them.)
 
 Warps
     0-3  epilogue   TMEM -> registers -> mailboxes of the peers; reduction; registers -> global memory
     4    mma        allocates TMEM, issues tcgen05.mma, frees TMEM
-    5    weights    bulk tensor loads of W, ahead of the kernel before
+    5    weights    bulk tensor loads of W
     6    tokens     bulk tensor loads of X
 
 Barriers (mbarriers of each CTA; count = arrivals a phase)
@@ -25,6 +26,7 @@ Barriers (mbarriers of each CTA; count = arrivals a phase)
                     write into its shared memory
 
 Defects (`build(config, defect)`)
+    early-weights          the weights are loaded before the kernel before, which may write them, has completed
     missing-phase0-wait    the mma warp does not wait for phase 0 of the tmem barrier
     cta-scope-wait         the mailbox is acquired at CTA scope only
     acquire-cluster-wait   the mailbox wait itself acquires at cluster scope: right, but each attempt invalidates L1
@@ -112,7 +114,9 @@ class TgvGemm(SplitK):
 
     @cute.jit
     def weights_warp(self, w: Loads, ring: Ring, tile: Any, k_range: tuple[Any, Any]) -> None:
-        """Loads this rank's K tiles of the weights, which the kernel before does not write."""
+        """Loads this rank's K tiles of the weights once the kernel before has completed."""
+        if cutlass.const_expr(self.defect != "early-weights"):
+            cute.arch.griddepcontrol_wait()
         size = self.tile.m * self.tile.k * IN.width // 8
         stage, parity = ring.fill_one(w, tile, k_range, size, cutlass.Int32(0), cutlass.Int32(1))
         ring.drain(stage, parity)

@@ -13,7 +13,18 @@ from verifier.compile.store import default_store
 
 pytestmark = pytest.mark.toolchain
 
-SYNCHRONIZING = ("mbarrier.", "fence.", "tcgen05.", "barrier.", "bar.", "st.", "cp.async", "ld.shared", "stmatrix")
+SYNCHRONIZING = (
+    "mbarrier.",
+    "fence.",
+    "tcgen05.",
+    "barrier.",
+    "bar.",
+    "st.",
+    "cp.async",
+    "ld.shared",
+    "stmatrix",
+    "griddepcontrol.",
+)
 WAIT_RELAXED = "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64"
 WAIT_CTA = "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64"
 WAIT_CLUSTER = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
@@ -25,6 +36,7 @@ BEFORE = "tcgen05.fence::before_thread_sync"
 
 # Synchronizing operations that each defect takes away (-) and adds (+), in program order, where a number of times.
 BULK_STORE = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
+BULK_INTO = "shared::cta.global.tile.mbarrier::complete_tx::bytes"
 PROXY_FENCE = "fence.proxy.async.shared::cta"
 CHANGES = {
     "release-before-load": [f"-{LOAD}", f"+{LOAD}", f"+{WAIT_LD}"],  # the load moves behind the release
@@ -35,6 +47,7 @@ CHANGES = {
     "wait-not-retried": [],
     "time-limit-trusted": [],
     "missing-phase0-wait": [f"-{WAIT_CTA}"],
+    "early-weights": ["-griddepcontrol.wait"],
     "no-drain": ["-cp.async.bulk.wait_group.read 0"],
     "late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"],
     "hopper_gemm_persistent/late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"]
@@ -53,6 +66,7 @@ MARKED = {
     "wait-not-retried": WAIT_RELAXED,
     "time-limit-trusted": WAIT_RELAXED,
     "missing-phase0-wait": WAIT_CTA,
+    "early-weights": BULK_STORE.replace("global.shared::cta.tile.bulk_group", BULK_INTO),
     "no-drain": BULK_STORE,
     "late-store-wait": "st.shared.v4.b32",
     "hopper_gemm_persistent/late-store-wait": "stmatrix.sync.aligned.m8n8.x4.shared.b16",
