@@ -10,9 +10,9 @@ from verifier.cli.inputs import Bundle, discover
 from verifier.cli.joining import join, ptx_kernels, sass_kernels
 from verifier.cli.loading import build_kernels
 from verifier.cli.parts import LoadOptions, Parts, parse_bundle
+from verifier.diff.sass_lines import machine_code
 from verifier.diff.sides import Side
 from verifier.errors import ConfigError, VerifierError
-from verifier.model.lower_sass import lower_sass
 from verifier.parse.ptx_ast import Directive, PtxFile
 
 IR = "kernel.mlir"
@@ -41,7 +41,7 @@ def sides_of(bundles: Sequence[Bundle], options: LoadOptions, folder: Path | Non
 
 def _sides(parts: Parts, bundle: Bundle, options: LoadOptions, path: str, root: str) -> Iterator[Side]:
     names = dict.fromkeys([*ptx_kernels(parts), *sass_kernels(parts)])
-    sass = {function.name: function for function in lower_sass(parts.sass, parts.cubin)} if parts.sass else None
+    sass = machine_code(parts.sass, parts.cubin) if parts.sass else None
     usage = {usage.entry: usage for usage in parts.meta.usage} if parts.meta else {}
     infos = {info.name: info for info in parts.cubin.kernels} if parts.cubin else {}
     ir = _ir(bundle)
@@ -55,7 +55,7 @@ def _sides(parts: Parts, bundle: Bundle, options: LoadOptions, path: str, root: 
             facts=loaded.kernel,
             launch=loaded.kernel.launch,
             ptx=parts.ptx if loaded.kernel.ptx else None,
-            sass=sass if sass and entry in sass else None,
+            sass=sass if sass and entry in sass.functions else None,
             info=infos.get(entry),
             usage=usage.get(entry),
             ir=ir,

@@ -8,6 +8,7 @@ numbers of scoreboards and of convergence barriers, and the padding behind a fun
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -15,10 +16,12 @@ from verifier.diff.lines import Effect, Line, LineKind, Listing, loop_depths
 from verifier.findings import Location
 from verifier.isa.sass_ops import Part, SassOp, decode
 from verifier.model.cfg import Cfg, build_cfg
+from verifier.model.lower_sass import lower_sass
 from verifier.model.program import FlowKind, Function, Instr
 from verifier.model.sass_operands import split
 from verifier.model.ssa import Ssa, SsaValue
 from verifier.parse import sass_ast as ast
+from verifier.parse.cubin import CubinInfo
 
 Places = Mapping[int, tuple[str, ...]]  # PTX line -> roles
 
@@ -37,12 +40,32 @@ _QUIET = frozenset(
 )  # fmt: skip
 
 
-def sass_listing(name: str, functions: Mapping[str, Function], roles: Places) -> Listing:
-    """Lines of kernel `name`. `functions` are those of its listing; `roles` says who executes which PTX line."""
+class MachineCode(msgspec.Struct, frozen=True):
+    """The functions of a listing by name, and the byte offset within its function at which each label stands."""
+
+    functions: Mapping[str, Function]
+    labels: Mapping[str, int]
+
+
+def machine_code(file: ast.SassFile, cubin: CubinInfo | None) -> MachineCode:
+    """Everything in a listing that `sass_listing` needs. Raises InputError as `lower_sass` does."""
+    labels: dict[str, int] = {}
+    waiting: list[str] = []
+    for statement in file.statements:
+        if isinstance(statement, ast.SassLabel):
+            waiting.append(statement.name)
+        elif isinstance(statement, ast.SassInstruction):
+            labels.update(dict.fromkeys(waiting, statement.offset))
+            waiting.clear()
+    return MachineCode({function.name: function for function in lower_sass(file, cubin)}, labels)
+
+
+def sass_listing(name: str, code: MachineCode, roles: Places) -> Listing:
+    """Lines of kernel `name`; `roles` says who executes which PTX line."""
     lines: list[Line] = []
     registers: dict[str, str] = {}
-    for number, function in enumerate(_called(name, functions)):
-        writer = _Writer(function, f"{number}." if number else "", roles, defined=functions)
+    for number, function in enumerate(_called(name, code.functions)):
+        writer = _Writer(function, f"{number}." if number else "", roles, code)
         lines += writer.lines()
         registers.update(writer.registers)
     return Listing("sass", lines, registers)
@@ -85,23 +108,30 @@ class _Webs:
 
 
 class _Counted(msgspec.Struct):
-    """Instructions of a function without its padding, and where labels stand."""
+    """Instructions of a function without its padding, and those that have a label."""
 
     instrs: Sequence[Instr]
     targets: frozenset[int]
-    returns: dict[int, int]  # byte offset behind a call -> instruction
+    offsets: dict[int, int]  # byte offset -> instruction
+    returns: frozenset[int]  # byte offsets behind calls
 
 
-def _count(function: Function) -> _Counted:
+def _count(function: Function, labels: Mapping[str, int]) -> _Counted:
     instrs = function.instrs
     end = len(instrs)
     while end and _is_padding(instrs[end - 1]):
         end -= 1
     offsets = {_statement(instr).offset: instr.index for instr in instrs[:end]}
-    calls = (_statement(i).offset + _BYTES for i in instrs[:end] if decode(i.opcode).root == "CALL")
-    returns = {offset: offsets[offset] for offset in calls if offset in offsets}
+    calls = {_statement(i).offset + _BYTES for i in instrs[:end] if decode(i.opcode).root == "CALL"}
+    returns = frozenset(calls & offsets.keys())
+    named = {labels[o.text] for i in instrs[:end] for o in _statement(i).operands if _names_label(o, labels)}
     jumps = {target for instr in instrs[:end] for target in instr.flow.targets}
-    return _Counted(instrs[:end], frozenset(jumps | set(returns.values())), returns)
+    places = {offsets[offset] for offset in returns | (named & offsets.keys())}
+    return _Counted(instrs[:end], frozenset(jumps | places), offsets, returns)
+
+
+def _names_label(operand: ast.Operand, labels: Mapping[str, int]) -> TypeGuard[ast.Symbol]:
+    return isinstance(operand, ast.Symbol) and not operand.relocation and operand.text in labels
 
 
 def _is_padding(instr: Instr) -> bool:
@@ -111,15 +141,16 @@ def _is_padding(instr: Instr) -> bool:
 class _Writer:
     """Writes the lines of one function; `space` keeps its names apart from those of other functions."""
 
-    def __init__(self, function: Function, space: str, roles: Places, defined: Mapping[str, Function]) -> None:
+    def __init__(self, function: Function, space: str, roles: Places, code: MachineCode) -> None:
         self._function = function
         self._space = space
         self._roles = roles
-        self._defined = defined
+        self._functions = code.functions
+        self._labels = code.labels
         self._cfg: Cfg = build_cfg(function)
         self._ssa = Ssa(function, self._cfg)
         self._webs = _Webs(self._ssa)
-        self._code = _count(function)
+        self._code = _count(function, code.labels)
         self._depths = loop_depths(self._cfg, lambda instr: _spins(function.instrs[instr]))
         self.registers: dict[str, str] = {}
         self._slots: list[str] = []
@@ -221,7 +252,7 @@ class _Writer:
             self._slots += [self._target(target) for target in instr.flow.targets]
             return "label"
         if isinstance(operand.value, int) and operand.value in self._code.returns:
-            self._slots.append(self._target(self._code.returns[operand.value]))
+            self._slots.append(self._target(self._code.offsets[operand.value]))
             return "label"
         value = operand.value.hex() if isinstance(operand.value, float) else operand.value
         return "number", value, operand.prefix, operand.suffixes
@@ -230,10 +261,18 @@ class _Writer:
         if instr.flow.targets and not operand.relocation:
             self._slots += [self._target(target) for target in instr.flow.targets]
             return "label"
-        if operand.text not in self._defined:
-            return "external", operand.text, operand.relocation
+        if operand.text not in self._functions:
+            return self._place(operand)
         self._slots.append(f"s:{operand.text}")
         return "function", operand.relocation
+
+    def _place(self, operand: ast.Symbol) -> Hashable:
+        """A label that is no branch target (where lanes meet again, for one), or a name from elsewhere."""
+        at = self._code.offsets.get(self._labels[operand.text]) if _names_label(operand, self._labels) else None
+        if at is None:
+            return "external", operand.text, operand.relocation
+        self._slots.append(self._target(at))
+        return "label"
 
     def _register(self, instr: Instr, name: str, written: bool) -> Hashable:
         if name in _CONSTANTS:

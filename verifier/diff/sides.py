@@ -8,8 +8,8 @@ import msgspec
 
 from verifier.analyses.facts import KernelFacts
 from verifier.compile.artifacts import Usage
+from verifier.diff.sass_lines import MachineCode
 from verifier.launch import LaunchFacts
-from verifier.model.program import Function
 from verifier.parse.cubin import KernelInfo
 from verifier.parse.ptx_ast import PtxFile
 
@@ -18,8 +18,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One build of one kernel.
 
     `name` is the kernel's name for people, `entry` that of its entry function, `path` where it lies below what was
-    compared ("" for a single file). `sass` are the functions of its listing by name, `ir` is the text of the
-    compiler's IR. File names below `root` are shown without it.
+    compared ("" for a single file). `ir` is the text of the compiler's IR. File names below `root` are shown without.
     """
 
     name: str
@@ -30,7 +29,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     facts: KernelFacts
     launch: LaunchFacts = LaunchFacts()
     ptx: PtxFile | None = None
-    sass: Mapping[str, Function] | None = None
+    sass: MachineCode | None = None
     info: KernelInfo | None = None
     usage: Usage | None = None
     ir: str | None = None

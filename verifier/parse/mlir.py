@@ -27,8 +27,8 @@ _TOKEN = re.compile(
 
 
 class MlirLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line. In `tokens` every resolved name is "%"; `names` are the definitions they mean, in order, of which the
-    first `defines` are made here. `text` is the line without its location."""
+    """One line. In `tokens` a resolved name is "%", or "%#1" for one of several results; `names` are the definitions they
+    mean, in order, of which the first `defines` are made here. `text` is the line without its location."""
 
     tokens: tuple[str, ...]
     names: tuple[str, ...]
@@ -68,7 +68,7 @@ class _Reader:
         self._bind(self._scopes[-1])
         head = ["%" if token.startswith("%") else token for token in kept[:results]]
         return MlirLine(
-            tokens=(*head, *("%" if name else token for token, name in uses)),
+            tokens=(*head, *(token for token, _ in uses)),
             names=(*made, *(name for _, name in uses if name)),
             defines=len(made),
             text=text.partition(" loc(")[0].strip(),
@@ -99,24 +99,24 @@ class _Reader:
         return Location()
 
     def _token(self, token: str) -> tuple[str, str]:
-        """(token, definition that it names or "")."""
+        """(token without its name, the definition that it names or "")."""
         if token == "{":
             self._scopes.append({})
             self._bind(self._scopes[-1])
         elif token == "}" and len(self._scopes) > 1:
             self._scopes.pop()
         if token[0] in "%^":
-            return token, self._resolve(token)
-        return token, f"alias {token}" if token in self._defined else ""
+            name, part = _split(token)
+            return f"%{part}", self._resolve(name)
+        return ("%", f"alias {token}") if token in self._defined else (token, "")
 
-    def _resolve(self, token: str) -> str:
-        name, part = _split(token)
+    def _resolve(self, name: str) -> str:
         for scope in reversed(self._scopes):
             if name in scope:
-                return scope[name] + part
+                return scope[name]
         # Not seen before: an argument of a region that opens on this line, or a block that follows.
         self._fresh.append(name)
-        return self._define(self._scopes[-1], name) + part
+        return self._define(self._scopes[-1], name)
 
     def _define(self, scope: dict[str, str], token: str) -> str:
         self._count += 1
