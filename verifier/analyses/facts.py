@@ -9,6 +9,7 @@ import msgspec
 
 from verifier.analyses.flow import EventFlow
 from verifier.analyses.protocol.explore import Protocol, analyse
+from verifier.analyses.sass.side import SassSide
 from verifier.launch import LaunchFacts
 from verifier.model.kernel import KernelModel
 from verifier.model.roles import Role
@@ -20,8 +21,16 @@ class RoleSummary(msgspec.Struct, frozen=True):
     warps: tuple[int, ...]
 
 
+class AssemblerMessage(msgspec.Struct, frozen=True):
+    """A coded message of the assembler: `C7508`, and what it says."""
+
+    code: str
+    text: str
+
+
 class KernelFacts:
-    """One kernel under check. `ptx` or `sass` is None when that side is not at hand."""
+    """One kernel under check. `ptx` or `sass` is None when that side is not at hand, `messages` when nobody knows what
+    the assembler said."""
 
     def __init__(
         self,
@@ -33,6 +42,7 @@ class KernelFacts:
         ptx: KernelModel | None = None,
         sass: KernelModel | None = None,
         metrics: Mapping[str, int | float] | None = None,
+        messages: Sequence[AssemblerMessage] | None = None,
     ) -> None:
         self.name = name
         self.arch = arch
@@ -41,6 +51,7 @@ class KernelFacts:
         self.ptx = ptx
         self.sass = sass
         self.metrics: Mapping[str, int | float] = metrics or {}
+        self.messages = messages
         self._flows: dict[int, EventFlow] = {}
 
     @property
@@ -56,6 +67,11 @@ class KernelFacts:
     def protocol(self) -> Protocol | None:
         """What running the kernel's synchronization showed; None without PTX. Computed once, when first asked for."""
         return analyse(self.ptx) if self.ptx is not None else None
+
+    @cached_property
+    def machine(self) -> SassSide | None:
+        """What the machine code shows; None without SASS."""
+        return SassSide(self.ptx, self.sass) if self.sass is not None else None
 
     def flow(self, model: KernelModel, stream: Stream) -> EventFlow:
         """Events of a stream in control-flow order."""

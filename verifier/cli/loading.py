@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from verifier.analyses.facts import KernelFacts
+from verifier.analyses.facts import AssemblerMessage, KernelFacts
 from verifier.cli.inputs import Bundle
 from verifier.cli.joining import join, ptx_kernels, sass_kernels
 from verifier.cli.parts import LoadOptions, Parts, launch_of, metrics_of, parse_bundle
@@ -89,6 +89,7 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
             ptx=ptx,
             sass=sass,
             metrics=metrics_of(parts, name),
+            messages=messages_of(parts),
         )
         yield LoadedKernel(
             kernel=kernel,
@@ -97,6 +98,13 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
             assumptions=models[0].assumptions if models else (),
             unknown_opcodes={opcode: n for model in models for opcode, n in unknown_opcodes(model).items()},
         )
+
+
+def messages_of(parts: Parts) -> tuple[AssemblerMessage, ...] | None:
+    """What the assembler said under a code."""
+    if parts.messages is None:
+        return None
+    return tuple(AssemblerMessage(m.code, m.text) for m in parts.messages if m.code)
 
 
 def unknown_opcodes(model: KernelModel) -> dict[str, int]:

@@ -18,7 +18,7 @@ from verifier.parse.sass_ast import SassDirective, SassFile
 from verifier.parse.source import Source
 
 if TYPE_CHECKING:
-    from verifier.compile.artifacts import Artifacts, Meta
+    from verifier.compile.artifacts import Artifacts, Meta, ToolMessage, Usage
     from verifier.parse.cubin import CubinInfo, KernelInfo
 
 
@@ -33,7 +33,8 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one bundle holds, parsed. `toolchain` names the tools that made it, `cubin` describes the machine code."""
+    """What one bundle holds, parsed. `toolchain` names the tools that made it, `cubin` describes the machine code,
+    `messages` are what its assembler said (None: not known), `usage` what each entry takes."""
 
     source: str
     arch: str
@@ -42,6 +43,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     cubin: CubinInfo | None = None
     meta: Meta | None = None
     toolchain: dict[str, str] = {}
+    messages: tuple[ToolMessage, ...] | None = None
+    usage: tuple[Usage, ...] = ()
 
 
 class Raw(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,8 @@ class Raw(msgspec.Struct, frozen=True, kw_only=True):
     cubin_name: str = ""
     listing: str | None = None
     meta: Meta | None = None
+    messages: tuple[ToolMessage, ...] | None = None
+    usage: tuple[Usage, ...] = ()
 
 
 def parse_bundle(bundle: Bundle, options: LoadOptions) -> Iterator[Parts]:
@@ -135,6 +140,8 @@ def _raw_of(artifacts: Artifacts, source: str, ptx_name: str) -> Raw:
         cubin_name=source,
         listing=artifacts.sass,
         meta=artifacts.meta,
+        messages=artifacts.meta.messages or None,
+        usage=artifacts.meta.usage,
     )
 
 
@@ -172,7 +179,17 @@ def _parse(raw: Raw, options: LoadOptions) -> Parts:
     arch = _target(sass.source.name, sass.statements) if sass else ptx_arch
     known = msgspec.structs.asdict(raw.meta.toolchain) if raw.meta else {}
     toolchain = {key: value for key, value in (known | toolchain).items() if value}
-    return Parts(source=raw.source, arch=arch, ptx=ptx, sass=sass, cubin=cubin, meta=raw.meta, toolchain=toolchain)
+    return Parts(
+        source=raw.source,
+        arch=arch,
+        ptx=ptx,
+        sass=sass,
+        cubin=cubin,
+        meta=raw.meta,
+        toolchain=toolchain,
+        messages=raw.messages,
+        usage=raw.usage,
+    )
 
 
 def _parse_ptx(raw: Raw) -> PtxFile:
@@ -191,7 +208,10 @@ def _assembled(raw: Raw, arch: str) -> tuple[Raw, dict[str, str]]:
         note(f"note: {raw.source} is checked without SASS, because {error.what}; --no-assemble says that this is meant")
         return raw, {}
     assembler = f"{made.assembler or 'ptxas'} for this check"
-    return msgspec.structs.replace(raw, cubin=made.cubin, cubin_name=raw.ptx_name), {"assembler": assembler}
+    evidence = msgspec.structs.replace(
+        raw, cubin=made.cubin, cubin_name=raw.ptx_name, messages=made.messages, usage=made.usage
+    )
+    return evidence, {"assembler": assembler}
 
 
 def _describe(raw: Raw) -> CubinInfo:

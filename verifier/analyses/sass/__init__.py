@@ -1,0 +1,1 @@
+"""What machine code shows: loops, scoreboards, and which PTX each instruction realizes."""

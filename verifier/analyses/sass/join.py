@@ -1,0 +1,105 @@
+"""Which PTX instruction a SASS instruction realizes: by the PTX line that `nvdisasm -gp` gives, and by kind.
+
+ptxas attributes most instructions exactly. What it does not: the first try of a wait, which it places inline before the
+retry loop, carries the line above the `try_wait` (ptxas up to 13.4); it is joined through the retry it branches to.
+Where several PTX instructions of one kind share a line they are told apart by their order, if code was not copied.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from verifier.model.events import Event, Kind
+from verifier.model.kernel import KernelModel
+from verifier.model.program import FlowKind, Instr
+from verifier.model.streams import Stream
+from verifier.parse.sass_ast import SassInstruction
+
+# What PTX may stand behind a kind of SASS event, where it is not that kind alone.
+_SOURCES: dict[Kind, frozenset[Kind]] = {
+    Kind.CTA_SYNC: frozenset({Kind.CTA_SYNC, Kind.CLUSTER_WAIT, Kind.CLUSTER_ARRIVE}),
+    Kind.BARRIER_ARRIVE: frozenset({Kind.BARRIER_ARRIVE, Kind.COPY_ARRIVE}),
+    Kind.ATOMIC: frozenset({Kind.ATOMIC, Kind.MAP_COPY}),
+    Kind.STORE: frozenset({Kind.STORE, Kind.MAP_WRITE}),
+    Kind.WGMMA_MMA: frozenset({Kind.WGMMA_MMA, Kind.WGMMA_COMMIT}),
+}
+_RETRY_DISTANCE = 4  # instructions from the target of a failed wait to its retry
+
+
+class Join:
+    """SASS events to PTX events of one kernel. With `ptx` None, or a build without line information, nothing joins."""
+
+    def __init__(self, ptx: KernelModel | None, sass: KernelModel) -> None:
+        self._ptx = ptx
+        self._sass = sass
+        self._instrs: dict[int, list[Instr]] = defaultdict(list)
+        self._events: dict[int, list[Event]] = defaultdict(list)
+        self._copies: dict[tuple[int, Kind], list[int]] = defaultdict(list)
+        for instr in ptx.function.instrs if ptx else ():
+            if instr.location.ptx_line is not None:
+                self._instrs[instr.location.ptx_line].append(instr)
+        for event in ptx.events if ptx else ():
+            if event.location.ptx_line is not None:
+                self._events[event.location.ptx_line].append(event)
+        for event in sass.events:
+            if event.location.ptx_line is not None:
+                self._copies[event.location.ptx_line, event.kind].append(event.instr)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether the machine code says which PTX lines it comes from."""
+        return bool(self._instrs) and bool(self._copies)
+
+    def instrs(self, instr: int) -> Sequence[Instr]:
+        """PTX instructions on the line that a SASS instruction is attributed to."""
+        line = self._sass.function.instrs[instr].location.ptx_line
+        return self._instrs.get(line, ()) if line is not None else ()
+
+    def events(self, instr: int) -> Sequence[Event]:
+        """PTX events on the line that a SASS instruction is attributed to, of any kind."""
+        line = self._sass.function.instrs[instr].location.ptx_line
+        return self._events.get(line, ()) if line is not None else ()
+
+    def sources(self, event: Event) -> tuple[Event, ...]:
+        """PTX events that a SASS event may realize: one where it can be told, none where nothing fits."""
+        kinds = _SOURCES.get(event.kind, frozenset({event.kind}))
+        found = [source for source in self.events(event.instr) if source.kind in kinds]
+        if not found and event.kind is Kind.BARRIER_WAIT:
+            retry = self._retry(event)
+            return self.sources(retry) if retry is not None else ()
+        if len(found) > 1:
+            copies = self._copies[event.location.ptx_line or 0, event.kind]
+            if len(copies) == len(found):
+                return (found[copies.index(event.instr)],)
+        return tuple(found)
+
+    def _retry(self, wait: Event) -> Event | None:
+        """The wait that runs when an inline first try has failed."""
+        instrs = self._sass.function.instrs
+        statement = instrs[wait.instr].origin
+        assert isinstance(statement, SassInstruction)
+        for instr in instrs[wait.instr + 1 :]:
+            if instr.flow.kind is FlowKind.BRANCH and any(g.reg in wait.registers and g.negated for g in instr.guards):
+                return self._wait_near(instr.flow.targets[0], statement, wait)
+            if instr.flow.kind is not FlowKind.NEXT or any(a.dst in wait.registers for a in instr.assigns):
+                return None
+        return None
+
+    def _wait_near(self, start: int, like: SassInstruction, first: Event) -> Event | None:
+        """A wait with the same operands a few instructions from `start` on."""
+        for index in range(start, min(start + _RETRY_DISTANCE, len(self._sass.function.instrs))):
+            event = self._sass.event_at(index)
+            origin = self._sass.function.instrs[index].origin
+            if event is None or event.kind is not Kind.BARRIER_WAIT or event.instr == first.instr:
+                continue
+            if isinstance(origin, SassInstruction) and origin.operands[1:] == like.operands[1:]:
+                return event if event.location.ptx_line != first.location.ptx_line else None
+        return None
+
+    def streams(self, stream: Stream) -> tuple[Stream, ...]:
+        """PTX streams of the warps that execute a SASS stream."""
+        if self._ptx is None:
+            return ()
+        members = set(stream.members)
+        return tuple(other for other in self._ptx.streams if members & set(other.members))
