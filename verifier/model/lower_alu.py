@@ -250,6 +250,30 @@ def _vote(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
     return [Assign(dst, mode, 32 if mode == "ballot" else 1, tuple(args))]
 
 
+# The manual does not say how a try_cancel response is laid out. Whoever scripts responses uses this layout.
+CANCEL_VALID_BIT = 96
+_CANCEL_AXES = {"x": 0, "y": 32, "z": 64}
+
+
+def _query_cancel(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
+    """`query_cancel.is_canceled p, response` and `.get_first_ctaid[::axis]`: fields of the 128-bit response."""
+    response = arg_of(operands[1], name)
+    if response is None:
+        return None
+    target = operands[0]
+    if op.has("is_canceled"):
+        fields = [(target, 1, CANCEL_VALID_BIT)]
+    elif isinstance(target, ast.Vector):
+        fields = [(item, 32, 32 * index) for index, item in enumerate(target.items[:3])]
+    else:
+        fields = [(target, 32, _CANCEL_AXES.get(op.value_of("get_first_ctaid") or "x", 0))]
+    return [
+        Assign(dst, "field", width, (response, Const(position)))
+        for item, width, position in fields
+        if (dst := _destination(item, name)) is not None
+    ]
+
+
 def _clz(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
     dst = _destination(operands[0], name)
     args = _scalar_args(operands[1:], name)
@@ -291,4 +315,5 @@ _RULES: dict[str, _Rule] = {
     "shfl.sync": _shfl,
     "elect.sync": _elect,
     "vote.sync": _vote,
+    "clusterlaunchcontrol.query_cancel": _query_cancel,
 }

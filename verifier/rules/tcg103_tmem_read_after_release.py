@@ -15,18 +15,34 @@ ISA
 
 Bad
     ```ptx
-    tcgen05.ld.sync.aligned.32x32b.x16.b32 {...}, [t];       // columns 0-15
+    warp 0:
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {r2}, [t];         // column 0
     tcgen05.wait::ld.sync.aligned;
-    mbarrier.arrive.shared::cta.b64 _, [empty];              // TCG103: the MMA may now write columns 0-31
-    tcgen05.ld.sync.aligned.32x32b.x16.b32 {...}, [t+16];    // columns 16-31
+    elect.sync _|q, -1;
+    @q mbarrier.arrive.shared::cta.b64 _, [bar];             // TCG103
+    add.u32 t, t, 1;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {r3}, [t];         // column 1
+    warp 1:
+    L1: mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0; @!p bra L1;
+    mov.b32 id, 0x8020490;                                   // M = 128, N = 8: columns 0-7
+    elect.sync _|q, -1;
+    @q tcgen05.mma.cta_group::1.kind::f16 [t], ad, bd, id, p;
     ```
 
 Good
     ```ptx
-    tcgen05.ld.sync.aligned.32x32b.x16.b32 {...}, [t];
-    tcgen05.ld.sync.aligned.32x32b.x16.b32 {...}, [t+16];
+    warp 0:
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {r2}, [t];         // column 0
+    add.u32 t, t, 1;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {r3}, [t];         // column 1
     tcgen05.wait::ld.sync.aligned;
-    mbarrier.arrive.shared::cta.b64 _, [empty];
+    elect.sync _|q, -1;
+    @q mbarrier.arrive.shared::cta.b64 _, [bar];
+    warp 1:
+    L1: mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0; @!p bra L1;
+    mov.b32 id, 0x8020490;                                   // M = 128, N = 8: columns 0-7
+    elect.sync _|q, -1;
+    @q tcgen05.mma.cta_group::1.kind::f16 [t], ad, bd, id, p;
     ```
 
 Limits
@@ -43,10 +59,12 @@ from collections.abc import Iterator
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
 from verifier.analyses.protocol.judged import LateRead, handovers, last_wait, late_reads
+from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.witness import columns, location, role_of, step, warp_text
 from verifier.config import Policy
-from verifier.findings import Hazard, Judgement, Severity, Verdict, WitnessStep
+from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
+from verifier.rules.protocol_support import broken, first, holds, open_question
 from verifier.rules.registry import rule
 
 _FIX = "move the load of the shared columns (and its tcgen05.wait::ld) ahead of this signal"
@@ -62,66 +80,42 @@ _FIX = "move the load of the shared columns (and its tcgen05.wait::ld) ahead of 
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     protocol = kernel.protocol
     assert protocol is not None
-    if not any(e.kind is Kind.TMEM_LOAD for e in protocol.model.events):
+    load = first(protocol, Kind.TMEM_LOAD)
+    if load is None or first(protocol, Kind.BARRIER_INIT) is None:
         return
     if protocol.base is None:
-        yield from _undecided(protocol)
+        yield open_question("all", load.location, protocol.doubt, load.opcode)
         return
     late = late_reads(protocol)
     for instr in sorted(late):
         yield _violation(late[instr])
-    yield from _proofs(protocol, set(late))
+    yield from _proofs(protocol, protocol.base, set(late))
 
 
-def _undecided(protocol: Protocol) -> Iterator[Judgement]:
-    """One obligation for each load whose columns may be given away."""
-    if any(e.kind is Kind.BARRIER_INIT for e in protocol.model.events):
-        load = next(e for e in protocol.model.events if e.kind is Kind.TMEM_LOAD)
-        yield Judgement(
-            verdict=Verdict.UNKNOWN,
-            role="all",
-            location=load.location,
-            reason=f"the protocol could not be run: {protocol.reason}",
-            message=f"cannot be decided: the protocol could not be run: {protocol.reason}",
-            severity=Severity.WARNING,
-            shape=load.opcode,
-        )
-
-
-def _proofs(protocol: Protocol, late: set[int]) -> Iterator[Judgement]:
-    run = protocol.base
-    assert run is not None
-    released: dict[tuple[int, str], set[int]] = {}
-    for instr, warp in handovers(protocol):
-        released.setdefault((instr, role_of(run, (0, warp))), set()).add(warp)
-    for (instr, role), _ in sorted(released.items()):
-        if instr not in late:
-            yield Judgement(
-                verdict=Verdict.PROVED,
-                role=role,
-                location=location(run, instr),
-                reason="every column that a later write touches was read before this signal",
-                shape=run.code.model.function.instrs[instr].opcode,
-            )
+def _proofs(protocol: Protocol, run: Machine, late: set[int]) -> Iterator[Judgement]:
+    released = {(instr, role_of(run, (0, warp))) for instr, warp in handovers(protocol) if instr not in late}
+    for instr, role in sorted(released):
+        opcode = run.code.model.function.instrs[instr].opcode
+        reason = "every column that a later write touches was read before this signal"
+        yield holds(protocol, role, location(run, instr), reason, opcode)
+    unsized = sorted(run.tmem.unsized)
+    for instr in unsized[:1]:
+        reason = f"the columns of {len(unsized)} tcgen05 instruction(s) are not modelled"
+        opcode = run.code.model.function.instrs[instr].opcode
+        yield open_question("all", location(run, instr), reason, opcode)
 
 
 def _violation(reads: list[LateRead]) -> Judgement:
-    first = reads[0]
-    conflict, release = first.clash.conflict, first.clash.release
+    first_read = reads[0]
+    conflict, release = first_read.clash.conflict, first_read.clash.release
     assert release is not None
-    reader, writer = role_of(first.run, conflict.earlier.warp), role_of(first.run, conflict.later.warp)
+    reader, writer = role_of(first_read.run, conflict.earlier.warp), role_of(first_read.run, conflict.later.warp)
     lost = sorted({(r.phase, *_overlap(read)) for read in reads if (r := read.clash.release) is not None})
     text = ", ".join(f"{columns(low, high)} in phase {phase & 1}" for phase, low, high in _parities(lost))
-    opcode = first.run.code.model.function.instrs[release.instr].opcode
-    return Judgement(
-        verdict=Verdict.VIOLATED,
-        role=reader,
-        location=location(first.run, release.instr),
-        reason=f"unread columns {text}",
-        message=f"{reader} gives TMEM columns to {writer} before it has read them: {text}",
-        witness=_witness(first),
-        fix=_FIX,
-        shape=f"{opcode}|{text}",
+    opcode = first_read.run.code.model.function.instrs[release.instr].opcode
+    message = f"{reader} gives TMEM columns to {writer} before it has read them: {text}"
+    return broken(
+        reader, location(first_read.run, release.instr), message, _witness(first_read), _FIX, f"{opcode}|{text}"
     )
 
 

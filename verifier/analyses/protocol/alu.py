@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.layout import Layout
-from verifier.analyses.protocol.values import WARP, LaneValue, Scalar, Unknown, apply, collapse, pick, spread
+from verifier.analyses.protocol.values import WARP, LaneValue, Memo, Scalar, Unknown, collapse, pick, spread
 from verifier.isa.compute import OPERATIONS, mask
 from verifier.model.program import Assign, Const, Instr, Reg, Sym
 
@@ -81,33 +81,39 @@ def _by_arity(dst: int, op: str, function: Callable[..., int], width: int, slots
 
 
 def _unary(dst: int, op: str, function: Callable[..., int], width: int, a: int) -> Step:
+    memo = Memo(op, function, width)
+
     def step(fiber: Fiber) -> None:
         regs = fiber.regs
         x = regs[a]
-        regs[dst] = function(width, x) if x.__class__ is int else apply(op, function, width, (x,), fiber.lanes)
+        regs[dst] = function(width, x) if x.__class__ is int else memo((x,), fiber.lanes)
 
     return step
 
 
 def _binary(dst: int, op: str, function: Callable[..., int], width: int, a: int, b: int) -> Step:
+    memo = Memo(op, function, width)
+
     def step(fiber: Fiber) -> None:
         regs = fiber.regs
         x, y = regs[a], regs[b]
         if x.__class__ is int and y.__class__ is int:
             regs[dst] = function(width, x, y)
         else:
-            regs[dst] = apply(op, function, width, (x, y), fiber.lanes)
+            regs[dst] = memo((x, y), fiber.lanes)
 
     return step
 
 
 def _general(dst: int, op: str, function: Callable[..., int], width: int, slots: tuple[int, ...]) -> Step:
+    memo = Memo(op, function, width)
+
     def step(fiber: Fiber) -> None:
         regs = fiber.regs
-        args = [regs[slot] for slot in slots]
+        args = tuple([regs[slot] for slot in slots])
         for arg in args:
             if arg.__class__ is not int:
-                regs[dst] = apply(op, function, width, args, fiber.lanes)
+                regs[dst] = memo(args, fiber.lanes)
                 return
         regs[dst] = function(width, *args)
 

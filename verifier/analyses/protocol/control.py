@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -95,15 +96,22 @@ def branch(how: Branch, joins: Mapping[int, tuple[int, ...]], regions: Regions) 
     return leave
 
 
-def _split(fiber: Fiber, how: Branch, joins: Mapping[int, tuple[int, ...]], predicate: LaneValue) -> int:
-    """Send each lane its way."""
+@lru_cache(maxsize=4096)
+def _sides(predicate: LaneValue, lanes: Lanes, negated: bool) -> tuple[Lanes, Lanes]:
+    """(lanes in which the guard holds, lanes in which it does not)."""
     yes: list[int] = []
     no: list[int] = []
-    for lane in fiber.lanes:
+    for lane in lanes:
         bit = pick(predicate, lane)
         if not isinstance(bit, int):
-            raise Undecided(f"the branch at PTX line {how.line}, for some lanes: {bit.why}")
-        (yes if (bit & 1) != how.negated else no).append(lane)
+            raise Undecided(f"a branch that is not known in some lanes: {bit.why}")
+        (yes if (bit & 1) != negated else no).append(lane)
+    return tuple(yes), tuple(no)
+
+
+def _split(fiber: Fiber, how: Branch, joins: Mapping[int, tuple[int, ...]], predicate: LaneValue) -> int:
+    """Send each lane its way."""
+    yes, no = _sides(predicate, fiber.lanes, how.negated)
     if not no:
         return how.taken
     if not yes:
@@ -112,10 +120,10 @@ def _split(fiber: Fiber, how: Branch, joins: Mapping[int, tuple[int, ...]], pred
         raise Undecided(f"lanes part at PTX line {how.line} and do not meet again")
     if how.join in (how.taken, how.other):
         waiting, going = (yes, no) if how.taken == how.join else (no, yes)
-        fiber.stack.append(Frame(how.join, tuple(waiting), _values(fiber, joins[how.join])))
-        fiber.lanes = tuple(going)
+        fiber.stack.append(Frame(how.join, waiting, _values(fiber, joins[how.join])))
+        fiber.lanes = going
         return how.other if how.taken == how.join else how.taken
-    fiber.fork(how.join, ((tuple(yes), how.taken), (tuple(no), how.other)))
+    fiber.fork(how.join, ((yes, how.taken), (no, how.other)))
     return FORKED
 
 
@@ -150,6 +158,7 @@ def meet(fiber: Fiber, slots: tuple[int, ...]) -> int:
     if frame.retry is not None:
         frame.values = _values(fiber, slots)
         fiber.regs = frame.regs
+        fiber.lanes = frame.lanes
         following, frame.retry = frame.retry, None
         return following
     fiber.stack.pop()
@@ -158,12 +167,17 @@ def meet(fiber: Fiber, slots: tuple[int, ...]) -> int:
             if frame.values[slot] is not regs[slot] and frame.values[slot] != regs[slot]:
                 regs[slot] = Unknown("a value that an undecided branch sets")
         return frame.join
-    everyone = tuple(sorted({*fiber.lanes, *frame.lanes}))
+    everyone = _union(fiber.lanes, frame.lanes)
     for slot, value in frame.values.items():
         if regs[slot] is not value:
             regs[slot] = merge(value, regs[slot], fiber.lanes, everyone)
     fiber.lanes = everyone
     return frame.join
+
+
+@lru_cache(maxsize=4096)
+def _union(a: Lanes, b: Lanes) -> Lanes:
+    return tuple(sorted({*a, *b}))
 
 
 def reunite(fiber: Fiber, slots: tuple[int, ...]) -> None:
@@ -173,7 +187,7 @@ def reunite(fiber: Fiber, slots: tuple[int, ...]) -> None:
     first_lanes, regs = arrived[0]
     present = first_lanes
     for lanes, theirs in arrived[1:]:
-        present = tuple(sorted({*present, *lanes}))
+        present = _union(present, lanes)
         for slot in slots:
             if regs[slot] is not theirs[slot]:
                 regs[slot] = merge(regs[slot], theirs[slot], lanes, present)

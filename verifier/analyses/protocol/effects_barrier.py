@@ -65,7 +65,7 @@ def _arrive(code: Code, instr: Instr, event: Event) -> Step:
         for address, lanes in where.by_address(fiber):
             barrier = machine.signals.barrier(address)
             if size is not None:
-                machine.signals.expect(barrier, size.one(fiber) * lanes)
+                machine.signals.expect(fiber.warp, barrier, size.one(fiber) * lanes, index)
             for slot in results:
                 fiber.regs[slot] = barrier.current
             machine.signals.arrive(fiber.warp, barrier, times * lanes, index)
@@ -80,12 +80,13 @@ def _results(code: Code, instr: Instr) -> tuple[int, ...]:
     return tuple(code.layout.slot(Reg(a.dst)) for a in instr.assigns)
 
 
-def _expect(code: Code, _instr: Instr, event: Event) -> Step:
+def _expect(code: Code, instr: Instr, event: Event) -> Step:
     where, size = _barrier(code, event), _scalar(code, event, "size")
 
     def step(fiber: Fiber) -> None:
+        signals = fiber.machine.signals
         for address, lanes in where.by_address(fiber):
-            fiber.machine.signals.expect(fiber.machine.signals.barrier(address), size.one(fiber) * lanes)
+            signals.expect(fiber.warp, signals.barrier(address), size.one(fiber) * lanes, instr.index)
 
     return step
 

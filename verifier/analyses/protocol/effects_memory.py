@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
 from verifier.analyses.protocol.slicing import in_shared
@@ -158,6 +159,7 @@ def _bulk_load(code: Code, instr: Instr, event: Event) -> Step:
     source = place(code.layout, event.source, "the source of a copy")
     size = scalar(code.layout, event.size, f"the size of the copy at PTX line {_line(event)}")
     mask = scalar(code.layout, event.mask, f"the CTA mask of the copy at PTX line {_line(event)}")
+    pair = event.has("cta_group::2")
     index = instr.index
 
     def step(fiber: Fiber) -> None:
@@ -165,7 +167,8 @@ def _bulk_load(code: Code, instr: Instr, event: Event) -> Step:
         addresses, barriers = where.by_address(fiber), target.by_address(fiber)
         key = source.value(fiber) if source is not None else 0
         for (address, lanes), (barrier, _) in zip(addresses, barriers * len(addresses), strict=False):
-            pairs = _multicast(machine, address, barrier, mask, fiber)
+            leads = pair and (fiber.warp.cta & 1 == 0 or barrier >> RANK_SHIFT != fiber.warp.cta)
+            pairs = _multicast(machine, address, barrier, mask, fiber, leads)
             for to, signal in pairs:
                 for _ in range(lanes):
                     machine.traffic.bulk_load(fiber.warp, to, signal, _bytes(size, fiber), key, index)
@@ -174,15 +177,18 @@ def _bulk_load(code: Code, instr: Instr, event: Event) -> Step:
 
 
 def _multicast(
-    machine: Machine, address: int, barrier: int, mask: Scalar | None, fiber: Fiber
+    machine: Machine, address: int, barrier: int, mask: Scalar | None, fiber: Fiber, leads: bool
 ) -> list[tuple[int, int]]:
-    """(destination, barrier) of each CTA that a copy goes to: the same offsets everywhere."""
+    """(destination, barrier) of each CTA that a copy goes to: the same offsets everywhere.
+
+    `leads` says that the barrier named is that of the even CTA of a pair: then the even CTA of each destination's pair
+    is told.
+    """
     if mask is None:
         return [(address, barrier)]
-    chosen = mask.one(fiber)
-    return list(
-        zip(machine.traffic.everywhere(address, chosen), machine.traffic.everywhere(barrier, chosen), strict=True)
-    )
+    targets = machine.traffic.everywhere(address, mask.one(fiber))
+    signals = [t & ~OFFSET_MASK | barrier & OFFSET_MASK for t in targets]
+    return [(t, s & ~(1 << RANK_SHIFT) if leads else s) for t, s in zip(targets, signals, strict=True)]
 
 
 def _bytes(size: Scalar | None, fiber: Fiber) -> int | None:

@@ -1,60 +1,131 @@
-"""Finds scripts under which a kernel runs to the end and uses its barriers often enough to judge them."""
+"""The protocol of one kernel: how it was run, and what that showed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cached_property
 
 from verifier.analyses.protocol.code import Code
+from verifier.analyses.protocol.determinacy import WaitFault, wait_faults
 from verifier.analyses.protocol.machine import Machine
-from verifier.analyses.protocol.scripts import Script
+from verifier.analyses.protocol.search import Search, merit
+from verifier.analyses.protocol.signals import Early, Excess
 from verifier.analyses.protocol.start import Dims, Start
-from verifier.analyses.protocol.traffic import Boxes
+from verifier.analyses.protocol.transactions import Bytes, balance_bytes
 from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
 
-STEP_LIMIT = 120_000  # of one run
-STEP_BUDGET = 600_000  # of one kernel
-WANTED_PHASES = 4  # twice round the parity
-WANTED_RUNS = 2
-
-# What is tried. Small parameters and large grids make short runs, so they come first.
-_SCALARS = (8, 128, 1024, 4, 512, 2, 256, 3)
-_GRIDS = (1024, 256, 16, 1)
-_CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4))
-_STEP = 256
+_CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))
+_CONFIRMED = 2  # runs that must show a violation
 
 
 class Protocol:
-    """What running a kernel's protocol showed.
+    """Runs of a kernel, sorted by what they are evidence of.
 
-    `runs` ended, in order of how much they exercise; verdicts rest on them. `reason` says why there are none.
+    `runs` ended and exercise what verdicts rest on, the base run first. `corners` ended too, with less work (zero trips
+    of some loop). `hangs` got stuck although every input was known and no run that ended covers what they did.
+    `reason` says why there is no base run.
     """
 
-    def __init__(self, model: KernelModel, runs: list[Machine], tries: list[Machine], reason: str) -> None:
+    def __init__(self, model: KernelModel, search: Search | None, tried: list[Machine], reason: str) -> None:
         self.model = model
-        self.runs = tuple(runs)
         self.reason = reason
-        self.steps = sum(run.time for run in tries)
+        self.steps = sum(run.time for run in tried)
+        self.bytes: Bytes | None = search.bytes if search is not None else None
+        ended = [run for run in search.ended() if run.sized == search.sized] if search is not None else []
+        self.runs = tuple(run for run in ended if run.visited >= ended[0].visited)[:_CONFIRMED]
+        self.corners = tuple(run for run in ended if run not in self.runs)
+        stuck = [run for run in tried if run.problem is None and run.stuck]
+        alone = [run for run in stuck if not any(run.visited <= other.visited for other in ended)]
+        self.hangs = tuple(sorted(alone, key=merit, reverse=True))
 
     @property
     def base(self) -> Machine | None:
         return self.runs[0] if self.runs else None
 
+    @property
+    def hang(self) -> Machine | None:
+        """A run that gets stuck, if enough runs do."""
+        return self.hangs[0] if len(self.hangs) >= _CONFIRMED else None
+
+    def bytes_of(self, run: Machine) -> Bytes:
+        """Bytes of copies, as far as a run tells."""
+        return self.bytes if run is self.base and self.bytes is not None else balance_bytes(run)
+
+    @property
+    def guessed_cluster(self) -> bool:
+        return self.model.shape.cluster is None and self.model.in_cluster
+
+    @cached_property
+    def wait_faults(self) -> tuple[tuple[Machine, WaitFault], ...]:
+        """Waits that do not mean one phase in every schedule, as all runs agree."""
+        found = [(run, {(f.wait.instr, f.wait.warp): f for f in wait_faults(run)}) for run in self.runs]
+        return tuple(
+            (run, fault)
+            for run, faults in found[:1]
+            for key, fault in faults.items()
+            if all(key in others for _, others in found)
+        )
+
+    @cached_property
+    def early(self) -> tuple[tuple[Machine, Early], ...]:
+        """Signals that may land in another phase than the one they are meant for."""
+        return tuple(
+            (run, early)
+            for run in self.runs[:1]
+            for key, early in run.signals.early.items()
+            if all(key in other.signals.early for other in self.runs)
+        )
+
+    @cached_property
+    def excess(self) -> tuple[tuple[Machine, Excess], ...]:
+        """Arrivals beyond a barrier's count."""
+        return tuple(
+            (run, excess)
+            for run in self.runs[:1]
+            for key, excess in run.signals.excess.items()
+            if all(key in other.signals.excess for other in self.runs)
+        )
+
+    @property
+    def doubt(self) -> str:
+        """Why nothing can be proved from the runs; empty when they speak for every schedule."""
+        if self.base is None:
+            return f"the protocol could not be run to its end: {self.reason}"
+        if self.hang is not None:
+            return "the protocol gets stuck under some inputs"
+        if self.wait_faults or self.early or self.excess:
+            return "the barrier protocol is not deterministic, so one run does not speak for all schedules"
+        return ""
+
+    @property
+    def claim(self) -> str:
+        """The class of inputs that a proof holds for."""
+        run = self.base
+        if run is None:
+            return ""
+        cluster = "x".join(str(n) for n in run.start.cluster)
+        guess = " (inferred)" if self.guessed_cluster else ""
+        shape = f", cluster {cluster}{guess}" if run.start.ranks > 1 else ""
+        return f"every schedule of {run.script.text}{shape}"
+
 
 def analyse(model: KernelModel) -> Protocol:
     """Run the protocol of a kernel; costs nothing when it has no barrier."""
     if not any(e.kind is Kind.BARRIER_INIT for e in model.events):
-        return Protocol(model, [], [], "no mbarrier")
+        return Protocol(model, None, [], "no mbarrier")
     if model.shape.block is None:
-        return Protocol(model, [], [], "the block size is not known (--block)")
+        return Protocol(model, None, [], "the block size is not known (--block)")
     code = Code(model)
     tried: list[Machine] = []
+    best: Search | None = None
     for cluster in _clusters(model):
-        start = Start(model.function, model.shape.block, cluster)
-        ended = [run for run in _tries(code, start, tried) if run.problem is None and not run.stuck]
-        if ended:
-            return Protocol(model, sorted(ended, key=_rank), tried, "")
-    return Protocol(model, [], tried, _why(tried))
+        search = Search(code, Start(model.function, model.shape.block, cluster))
+        search.explore()
+        tried += search.runs
+        if search.ended():
+            best, tried = search, search.runs
+            break
+    return Protocol(model, best, tried, "" if best is not None else _why(tried))
 
 
 def _clusters(model: KernelModel) -> tuple[Dims, ...]:
@@ -66,52 +137,10 @@ def _clusters(model: KernelModel) -> tuple[Dims, ...]:
     return tuple(c for c in _CLUSTERS if not pairs or (c[0] * c[1] * c[2]) % 2 == 0)
 
 
-def _tries(code: Code, start: Start, tried: list[Machine]) -> Iterator[Machine]:
-    """Runs, until enough of them cover the barriers or the budget is spent."""
-    covered = 0
-    for scalar in _SCALARS:
-        grids = list(_GRIDS)
-        before = -1
-        while grids and covered < WANTED_RUNS and sum(run.time for run in tried) < STEP_BUDGET:
-            grid = grids.pop(0)
-            run = Machine(code, start, _script(scalar, grid), Boxes(), STEP_LIMIT)
-            run.run()
-            tried.append(run)
-            yield run
-            if run.time > STEP_LIMIT:
-                break  # a smaller grid only makes it longer
-            if run.problem is None and not run.stuck and _covers(run):
-                covered += 1
-                grids = [2 * grid] if grid in _GRIDS else []
-            elif run.time == before:
-                grids = grids[-1:]  # the grid hardly matters
-            before = run.time
-
-
-def _script(scalar: int, grid: int) -> Script:
-    name = f"parameters {scalar}, grid of {grid} clusters"
-    return Script(name=name, scalar=scalar, step=_STEP, tiles=2 * WANTED_PHASES, grid=(grid, 1, 1))
-
-
-def _covers(run: Machine) -> bool:
-    """Whether each barrier that a loop signals has come round at least twice."""
-    loops = run.code.looped
-    for barrier in run.signals.mbarriers.values():
-        signalled = {a.instr for phase in barrier.phases for a in phase.arrivals}
-        if signalled & loops and barrier.current < WANTED_PHASES:
-            return False
-    return True
-
-
-def _rank(run: Machine) -> tuple[int, int]:
-    """The better a run covers, the earlier it comes; then the shorter."""
-    return (-sum(b.current >= WANTED_PHASES for b in run.signals.mbarriers.values()), run.time)
-
-
 def _why(tried: list[Machine]) -> str:
     """The reason most runs stopped for."""
     reasons: dict[str, int] = {}
     for run in tried:
-        reason = run.problem or "the run gets stuck"
+        reason = run.problem or "it gets stuck"
         reasons[reason] = reasons.get(reason, 0) + 1
     return max(reasons, key=lambda r: reasons[r]) if reasons else "nothing could be run"

@@ -1,45 +1,56 @@
-"""What the runs of a kernel show about tensor memory, in terms that rules can print."""
+"""What the runs of a kernel show about its memories, in terms that rules can print."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from verifier.analyses.protocol.explore import Protocol
 from verifier.analyses.protocol.machine import Machine
-from verifier.analyses.protocol.shadow import Access
+from verifier.analyses.protocol.shadow import Access, Conflict
 from verifier.analyses.protocol.signals import WaitRecord
 from verifier.analyses.protocol.tmem import Clash
 
 
 class LateRead(msgspec.Struct, frozen=True):
-    """A load of columns that a signal had already given away: `clash` in `run`."""
+    """Two accesses of tensor memory that nothing orders, in `run`."""
 
     run: Machine
     clash: Clash
 
 
 def late_reads(protocol: Protocol) -> dict[int, list[LateRead]]:
-    """Releasing instruction -> loads that come after it although the release gives their columns away.
-
-    Only what two runs show is reported: one script alone may break a contract between a kernel and its host.
-    """
+    """Releasing instruction -> loads that come after it although the release gives their columns away."""
     found: dict[int, list[LateRead]] = {}
-    seen: dict[tuple[int, int, int], int] = {}
-    for run in protocol.runs:
-        keys = set()
-        for clash in run.tmem.clashes.values():
-            if _is_late_read(run, clash) and clash.release is not None:
-                keys.add((clash.release.instr, clash.conflict.earlier.instr, clash.conflict.later.instr))
-        for key in keys:
-            seen[key] = seen.get(key, 0) + 1
+    for read in _confirmed(protocol, _is_late_read):
+        release = read.clash.release
+        if release is not None:
+            found.setdefault(release.instr, []).append(read)
+    return found
+
+
+def early_frees(protocol: Protocol) -> dict[int, list[LateRead]]:
+    """Dealloc instruction -> accesses that it is not ordered with."""
+    found: dict[int, list[LateRead]] = {}
+    for read in _confirmed(protocol, _is_early_free):
+        conflict = read.clash.conflict
+        freeing = conflict.later if conflict.later.instr in read.run.tmem.frees else conflict.earlier
+        found.setdefault(freeing.instr, []).append(read)
+    return found
+
+
+def _confirmed(protocol: Protocol, wanted: Callable[[Machine, Clash], bool]) -> Iterator[LateRead]:
+    """Clashes of the base run that every other base run shows at the same instructions."""
+    sites = [
+        {(c.conflict.earlier.instr, c.conflict.later.instr) for c in run.tmem.clashes.values() if wanted(run, c)}
+        for run in protocol.runs
+    ]
     for run in protocol.runs[:1]:
         for clash in run.tmem.clashes.values():
-            if not _is_late_read(run, clash) or clash.release is None:
-                continue
-            key = (clash.release.instr, clash.conflict.earlier.instr, clash.conflict.later.instr)
-            if seen[key] > 1 or len(protocol.runs) == 1:
-                found.setdefault(clash.release.instr, []).append(LateRead(run, clash))
-    return found
+            key = (clash.conflict.earlier.instr, clash.conflict.later.instr)
+            if wanted(run, clash) and all(key in seen for seen in sites):
+                yield LateRead(run, clash)
 
 
 def _is_late_read(run: Machine, clash: Clash) -> bool:
@@ -47,6 +58,10 @@ def _is_late_read(run: Machine, clash: Clash) -> bool:
     if clash.conflict.issued or earlier.write or not later.write:
         return False
     return later.instr not in run.tmem.frees
+
+
+def _is_early_free(run: Machine, clash: Clash) -> bool:
+    return bool({clash.conflict.earlier.instr, clash.conflict.later.instr} & run.tmem.frees)
 
 
 def handovers(protocol: Protocol) -> set[tuple[int, int]]:
@@ -57,6 +72,35 @@ def handovers(protocol: Protocol) -> set[tuple[int, int]]:
             if handover.writer not in run.tmem.frees:
                 found.add((handover.instr, handover.warp[1]))
     return found
+
+
+def races(protocol: Protocol) -> dict[int, list[tuple[Machine, Conflict]]]:
+    """Later instruction -> unordered accesses of shared memory.
+
+    Races of base runs must show in all of them. A corner case (zero trips) that ended is as good, if two show it.
+    """
+    found: dict[int, list[tuple[Machine, Conflict]]] = {}
+    groups = [protocol.runs] if protocol.runs else []
+    for run in protocol.corners:
+        others = tuple(other for other in (*protocol.corners, *protocol.runs) if other is not run)
+        groups.append((run, *others))
+    for index, group in enumerate(groups):
+        base, rest = group[0], group[1:]
+        for conflict in base.traffic.conflicts.values():
+            key = (conflict.earlier.instr, conflict.later.instr)
+            shown = [run for run in rest if key in _sites(run)]
+            confirmed = len(shown) == len(rest) if index == 0 else bool(shown)
+            if confirmed and not any(key == _key(c) for _, c in found.get(key[1], ())):
+                found.setdefault(key[1], []).append((base, conflict))
+    return found
+
+
+def _key(conflict: Conflict) -> tuple[int, int]:
+    return (conflict.earlier.instr, conflict.later.instr)
+
+
+def _sites(run: Machine) -> set[tuple[int, int]]:
+    return {_key(conflict) for conflict in run.traffic.conflicts.values()}
 
 
 def last_wait(run: Machine, access: Access, component: int | None = None) -> WaitRecord | None:

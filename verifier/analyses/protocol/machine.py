@@ -12,7 +12,7 @@ from verifier.analyses.protocol.control import Undecided
 from verifier.analyses.protocol.fiber import Fiber, Warp
 from verifier.analyses.protocol.memory import SharedWords
 from verifier.analyses.protocol.scripts import Script
-from verifier.analyses.protocol.signals import Signals
+from verifier.analyses.protocol.signals import YIELD, Signals
 from verifier.analyses.protocol.start import Start
 from verifier.analyses.protocol.tmem import Tmem
 from verifier.analyses.protocol.traffic import Boxes, Traffic
@@ -29,6 +29,7 @@ class Machine:
         self.start = start
         self.script = script
         self.limit = limit
+        self.sized = bool(boxes.loads or boxes.stores)
         self.time = 0  # instructions executed so far
         self.ctas = range(start.ranks)
         self.components = Components()
@@ -40,6 +41,7 @@ class Machine:
         self.ready: deque[Fiber] = deque()
         self.live: dict[int, int] = dict.fromkeys(self.ctas, 0)  # threads of each CTA that have not exited
         self.fibers: set[Fiber] = set()
+        self.visited: set[int] = set()  # blocks that some fiber came to
         self.problem: str | None = None  # why the run could not go on
         for fiber in start.fibers(self, code.layout, script):
             self.ready.append(fiber)
@@ -61,15 +63,22 @@ class Machine:
             self.problem = reason.reason
 
     @property
+    def ended(self) -> bool:
+        """Whether every thread came to its end."""
+        return self.problem is None and not self.fibers
+
+    @property
     def stuck(self) -> list[Fiber]:
         """Fibers that wait for something that nobody will do."""
         return sorted((f for f in self.fibers if f.waits is not None), key=lambda f: (f.warp.name, f.lanes))
 
     def _advance(self, fiber: Fiber) -> None:
         blocks = self.code.blocks
+        visited = self.visited
         exit_block = self.code.exit
         fiber.waits = None
         while True:
+            visited.add(fiber.block)
             block = blocks[fiber.block]
             steps = block.steps
             index = fiber.index
@@ -77,8 +86,7 @@ class Machine:
             while index < count:
                 outcome = steps[index](fiber)
                 if outcome is not None:
-                    fiber.index = index
-                    fiber.waits = outcome
+                    self._pause(fiber, index, outcome)
                     return
                 index += 1
             self.time += count
@@ -97,6 +105,14 @@ class Machine:
             if following == control.FORKED:
                 return
             fiber.block = following
+
+    def _pause(self, fiber: Fiber, index: int, outcome: object) -> None:
+        if outcome is YIELD:
+            fiber.index = index + 1
+            self.ready.append(fiber)
+        else:
+            fiber.index = index
+            fiber.waits = outcome
 
     def _come_back(self, child: Fiber) -> None:
         """A child has reached the block where its parent goes on."""

@@ -18,19 +18,35 @@ _WORD = (1 << 32) - 1
 class Script(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of one run.
 
-    `scalar` is the value of every parameter word of up to 4 bytes, `step` what global words count up by; `tiles` is how
-    many work items a scheduler hands out after the first. `grid` is the number of clusters along each axis.
+    `scalar` is the value of every parameter word of up to 4 bytes unless `named` has (parameter, byte offset) -> value;
+    `step` is what global words count up by; `tiles` is how many work items a scheduler hands out after the first;
+    `grid` is the number of clusters along each axis.
     """
 
-    name: str
     scalar: int
     step: int
     tiles: int
     grid: tuple[int, int, int] = (1, 1, 1)
-    exact_grid: bool = False  # the grid is a launch fact
+    named: tuple[tuple[tuple[str, int], int], ...] = ()
+
+    def with_value(self, key: tuple[str, int], value: int) -> Script:
+        named = {**dict(self.named), key: value}
+        return msgspec.structs.replace(self, named=tuple(sorted(named.items())))
+
+    @property
+    def text(self) -> str:
+        """The inputs in words."""
+        parts = [f"parameters = {self.scalar}"]
+        parts += [f"{_short(name)}+{offset} = {value}" for (name, offset), value in self.named]
+        x, y, z = self.grid
+        parts.append(f"grid of {x * y * z} clusters")
+        return ", ".join(parts)
 
     def parameter(self, name: str, offset: int, width: int, ordinal: int) -> Scalar:
         """The value of a kernel parameter's bytes."""
+        value = dict(self.named).get((name, offset))
+        if value is not None:
+            return value & (1 << width) - 1
         if width >= 64:
             return (ordinal + 1) << POINTER_SHIFT
         return self.scalar & (1 << width) - 1
@@ -48,3 +64,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
             return 0
         x, y, z = start.first_cta(request)
         return 1 << 96 | (z & _WORD) << 64 | (y & _WORD) << 32 | x & _WORD
+
+
+def _short(name: str) -> str:
+    """A mangled parameter name without its kernel's name."""
+    return name[name.rfind("param_") :] if "param_" in name else name

@@ -61,12 +61,34 @@ class Excess(msgspec.Struct, frozen=True):
     time: int
 
 
+class Expect(msgspec.Struct, frozen=True):
+    """Bytes announced on a barrier; `phase` is the one that the announcer knows to be under way."""
+
+    barrier: int
+    phase: int
+    size: int
+    instr: int
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """Bytes completed on a barrier, as `Expect`; without a size it is the box of tensor map `source`."""
+
+    barrier: int
+    phase: int
+    size: int | None
+    source: int
+    instr: int
+
+
 class Blocked(msgspec.Struct, frozen=True):
     """What a fiber waits for."""
 
     barrier: MBarrier | ThreadBarrier
     instr: int
     parity: int | None = None
+
+
+YIELD = object()  # what a step returns when its fiber goes on after others that are ready
 
 
 class Signals:
@@ -80,6 +102,8 @@ class Signals:
         self.cluster_barrier = ThreadBarrier("the cluster barrier", machine.components.get("cluster"))
         self.waits: list[WaitRecord] = []
         self.waited: set[tuple[WarpName, int]] = set()  # (warp, component of a barrier it waits on)
+        self.expects: list[Expect] = []
+        self.deliveries: list[Delivery] = []
         self.early: dict[tuple[int, WarpName], Early] = {}
         self.excess: dict[int, Excess] = {}
         self.held: list[MBarrier] = []  # barriers whose phase awaits copies of unknown size, oldest first
@@ -104,7 +128,9 @@ class Signals:
             raise Undecided(f"an operation on {self._machine.label(address)}, which is no initialised barrier")
         return found
 
-    def expect(self, barrier: MBarrier, size: int) -> None:
+    def expect(self, warp: Warp, barrier: MBarrier, size: int, instr: int) -> None:
+        known = warp.clock.get(barrier.component, 0)
+        self.expects.append(Expect(barrier.address, known, size, instr))
         barrier.phases[-1].expected += size
         barrier.carry += size
 
@@ -113,12 +139,16 @@ class Signals:
         warp.released.append(Release(warp.tick(), instr, barrier.component, barrier.current))
         self._signal(warp, barrier, count, instr, extra)
 
-    def deliver(self, warp: Warp, barrier: MBarrier, size: int | None, instr: int, extra: Clock) -> None:
+    def deliver(
+        self, warp: Warp, barrier: MBarrier, size: int | None, instr: int, extra: Clock, source: int = -1
+    ) -> None:
         """Bytes that a copy of this warp completes on a barrier.
 
         While the size of a copy is not known, its phase is held open until nobody else can go on: by then every copy
         that can be issued before it completes has been.
         """
+        known = warp.clock.get(barrier.component, 0)
+        self.deliveries.append(Delivery(barrier.address, known, size, source, instr))
         if size is not None:
             barrier.phases[-1].delivered += size
             barrier.carry -= size
@@ -168,15 +198,15 @@ class Signals:
         return Blocked(barrier, instr, parity)
 
     def passed(self, warp: Warp, barrier: MBarrier, parity: int, instr: int) -> None:
-        """A wait has returned: the waiter learns what the phase it saw published."""
+        """A wait has returned: the waiter learns what the phase it means published, the least it may have seen."""
         known = warp.clock.get(barrier.component, 0)
         meant = known if known & 1 == parity & 1 else known - 1
         seen = barrier.current - 1
         record = WaitRecord(barrier, warp.name, instr, parity, known, meant, seen, warp.tick(), self._machine.time)
         self.waits.append(record)
         self.waited.add((warp.name, barrier.component))
-        if seen >= 0:
-            join(warp.clock, barrier.phases[seen].clock)
+        if meant >= 0:
+            join(warp.clock, barrier.phases[meant].clock)
 
     # barriers of threads
 
@@ -208,23 +238,28 @@ class Signals:
             warp.cluster_generation = barrier.number
         if waits:
             self.waited.add((warp.name, barrier.component))
-            generation.fibers.append(fiber)
-        self.try_complete(barrier)
-        if waits and fiber in barrier.generation.fibers:
-            return Blocked(barrier, instr)
-        return None
+        completed = self.try_complete(barrier)
+        if not waits:
+            return None
+        if completed:  # those who came before go first
+            join(warp.clock, generation.clock)
+            return YIELD
+        generation.fibers.append(fiber)
+        return Blocked(barrier, instr)
 
-    def try_complete(self, barrier: ThreadBarrier) -> None:
+    def try_complete(self, barrier: ThreadBarrier) -> bool:
+        """Complete the generation under way if all have arrived; whether they had."""
         generation = barrier.generation
         wanted = generation.expected
         if wanted is None:
             wanted = self._machine.threads(barrier)
         if not generation.arrived or generation.arrived < wanted:
-            return
+            return False
         done = barrier.complete()
         for fiber in done.fibers:
             join(fiber.warp.clock, done.clock)
         self._machine.resume(done.fibers)
+        return True
 
     def cluster_wait(self, fiber: Fiber, instr: int) -> object:
         barrier = self.cluster_barrier

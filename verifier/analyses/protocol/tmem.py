@@ -73,8 +73,7 @@ class Tmem:
         start = base & COLUMN_MASK
         self.freed.add((instr, warp.name))
         self.frees.add(instr)
-        mine = self.live.get(warp.cta, [])
-        self.live[warp.cta] = [a for a in mine if a.base != start]
+        self.live[warp.cta] = [a for a in self.live.get(warp.cta, []) if a.base != start]
         for cta in ctas:
             if cta in self._machine.ctas:
                 self._touch(warp, cta, start, columns, True, instr, ALL_QUARTERS, warp.component, warp.tick())

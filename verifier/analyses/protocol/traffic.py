@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,25 +10,14 @@ import msgspec
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.fiber import Fiber, Warp
 from verifier.analyses.protocol.shadow import Access, ByteShadow, Conflict
-from verifier.analyses.protocol.values import LaneValue, Scalar, Unknown, pick
+from verifier.analyses.protocol.values import Lanes, LaneValue, Scalar, Unknown, pick
 
 if TYPE_CHECKING:
     from verifier.analyses.protocol.machine import Machine
 
 CLC_BYTES = 16
+Pieces = tuple[tuple[int, int], ...]  # (start, size), by start
 _COPIED = Unknown("shared memory that a bulk copy wrote")
-
-
-class Copy(msgspec.Struct, frozen=True):
-    """A bulk load: `source` identifies its tensor map; `phase` is the phase its issuer knows to be under way."""
-
-    instr: int
-    warp: tuple[int, int]
-    to: int
-    barrier: int
-    phase: int
-    source: int
-    size: int | None
 
 
 class Boxes(msgspec.Struct, frozen=True):
@@ -47,9 +37,10 @@ class Traffic:
         self._cancels: dict[int, int] = {}
         self._counts: dict[int, int] = {}
         self.shadow = ByteShadow()
-        self.copies: list[Copy] = []
+        self.targets: dict[int, set[int]] = {}  # tensor map -> destinations
         self.stores: dict[tuple[int, int], int] = {}  # (instruction, source address) -> tensor map
         self.conflicts: dict[tuple[int, int, int, int], Conflict] = {}
+        self.met: dict[int, tuple[int, int]] = {}  # instruction that is ordered after a conflicting access -> its warp
         self.unresolved: dict[int, str] = {}
 
     def everywhere(self, address: int, mask: int) -> list[int]:
@@ -73,33 +64,30 @@ class Traffic:
         if isinstance(address, int):
             self.touch_bytes(fiber.warp, address, width, write, instr)
             return
-        starts: set[int] = set()
-        for lane in fiber.lanes:
-            own = pick(address, lane)
-            if isinstance(own, Unknown):
-                self.unresolved.setdefault(instr, own.why)
-                return
-            starts.add(own)
-        pieces = tuple((start & OFFSET_MASK, width) for start in sorted(starts))
-        low = min(starts)
+        hull = _hull(address, fiber.lanes, width)
+        if isinstance(hull, Unknown):
+            self.unresolved.setdefault(instr, hull.why)
+            return
+        low, size, pieces = hull
         warp = fiber.warp
-        self._record(warp, low, max(starts) + width - low, write, instr, warp.component, warp.tick(), pieces)
+        self._record(warp, low, size, write, instr, warp.component, warp.tick(), pieces)
 
     # asynchronous agents
 
     def bulk_load(self, warp: Warp, to: int, signal: int, size: int | None, source: LaneValue, instr: int) -> None:
         barrier = self._machine.signals.barrier(signal)
         key = source if isinstance(source, int) else -1
-        known = warp.clock.get(barrier.component, 0)
-        self.copies.append(Copy(instr, warp.name, to, signal, known, key, size))
         if size is None:
+            self.targets.setdefault(key, set()).add(to)
             size = self._boxes.loads.get(key)
+        else:
+            key = -1
         component = self._machine.components.get("tma", warp.name, signal)
         done = self._count(component)
         if size is not None:
             self._machine.memory.forget(to, to + size, _COPIED)
             self._record(warp, to, size, True, instr, component, done, None)
-        self._machine.signals.deliver(warp, barrier, size, instr, {component: done})
+        self._machine.signals.deliver(warp, barrier, size, instr, {component: done}, key)
 
     def _count(self, component: int) -> int:
         count = self._counts[component] = self._counts.get(component, 0) + 1
@@ -166,7 +154,7 @@ class Traffic:
         instr: int,
         component: int,
         done: int,
-        detail: tuple[tuple[int, int], ...] | None,
+        detail: Pieces | None,
     ) -> None:
         low = address & OFFSET_MASK
         issued = done if component == warp.component else warp.tick()
@@ -174,7 +162,23 @@ class Traffic:
             address >> RANK_SHIFT, low, low + size, write, warp.component, issued, component, done, warp.name, instr,
             detail, self._machine.time,
         )  # fmt: skip
-        _, conflicts = self.shadow.touch(access, warp.clock)
+        ordered, conflicts = self.shadow.touch(access, warp.clock)
+        if instr not in self.met and any(other.warp != warp.name or other.component != component for other in ordered):
+            self.met[instr] = warp.name
         for conflict in conflicts:
             key = (conflict.earlier.instr, instr, conflict.earlier.low, low)
             self.conflicts.setdefault(key, conflict)
+
+
+@lru_cache(maxsize=8192)
+def _hull(address: LaneValue, lanes: Lanes, width: int) -> tuple[int, int, Pieces] | Unknown:
+    """(lowest address, bytes to the highest, the pieces) that the lanes touch."""
+    starts: set[int] = set()
+    for lane in lanes:
+        own = pick(address, lane)
+        if isinstance(own, Unknown):
+            return own
+        starts.add(own)
+    low = min(starts)
+    pieces = tuple((start & OFFSET_MASK, width) for start in sorted(starts))
+    return low, max(starts) + width - low, pieces

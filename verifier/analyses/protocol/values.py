@@ -6,6 +6,7 @@ Only the lanes that are active where a value is computed mean anything; a plain 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 from verifier.isa.compute import mask
 
@@ -56,6 +57,8 @@ def pick(value: LaneValue, lane: int) -> Scalar:
 def collapse(values: tuple[Scalar, ...], lanes: Lanes) -> LaneValue:
     """One value if all active lanes agree."""
     first = values[lanes[0]]
+    if len(lanes) == WARP:
+        return first if values.count(first) == WARP else values
     for lane in lanes:
         if values[lane] != first:
             return values
@@ -80,11 +83,45 @@ def apply(op: str, function: Operation, width: int, args: Sequence[LaneValue], l
         return _scalar(op, function, width, args)  # type: ignore[arg-type]
     if len(lanes) == 1:
         return _scalar(op, function, width, [pick(a, lanes[0]) for a in args])
+    columns = [a if isinstance(a, tuple) else repeat(a, WARP) for a in args]
+    try:
+        values: tuple[Scalar, ...] = tuple(map(function, repeat(width, WARP), *columns))
+    except TypeError:  # some lane is unknown
+        values = _lane_by_lane(op, function, width, args, lanes)
+    return collapse(values, lanes)
+
+
+def _lane_by_lane(
+    op: str, function: Operation, width: int, args: Sequence[LaneValue], lanes: Lanes
+) -> tuple[Scalar, ...]:
     columns = [spread(a) for a in args]
     values: list[Scalar] = [UNDEFINED] * WARP
     for lane in lanes:
         values[lane] = _scalar(op, function, width, [column[lane] for column in columns])
-    return collapse(tuple(values), lanes)
+    return tuple(values)
+
+
+class Memo:
+    """Results of one instruction on whole warps: the same few operands come back tile after tile."""
+
+    __slots__ = ("_function", "_known", "_op", "_width")
+    _LIMIT = 256
+
+    def __init__(self, op: str, function: Operation, width: int) -> None:
+        self._op = op
+        self._function = function
+        self._width = width
+        self._known: dict[tuple[LaneValue, ...], LaneValue] = {}
+
+    def __call__(self, args: tuple[LaneValue, ...], lanes: Lanes) -> LaneValue:
+        if len(lanes) != WARP:
+            return apply(self._op, self._function, self._width, args, lanes)
+        found = self._known.get(args)
+        if found is None:
+            found = apply(self._op, self._function, self._width, args, lanes)
+            if len(self._known) < self._LIMIT:
+                self._known[args] = found
+        return found
 
 
 def _scalar(op: str, function: Operation, width: int, args: Sequence[Scalar]) -> Scalar:

@@ -1,0 +1,143 @@
+"""Invents inputs: looks for scripts under which a kernel runs to the end and its barriers come round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verifier.analyses.protocol.code import Code
+from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.scripts import Script
+from verifier.analyses.protocol.start import Start
+from verifier.analyses.protocol.traffic import Boxes
+from verifier.analyses.protocol.transactions import Bytes, balance_bytes
+
+STEP_LIMIT = 120_000  # of one run
+STEP_BUDGET = 700_000  # of the search under one cluster shape
+WANTED_PHASES = 4  # twice round the parity
+
+# What is tried. Small parameters and large grids make short runs, so they come first.
+_SCALARS = (8, 128, 1024, 4, 512, 2, 256, 1)
+_GRIDS = (1024, 256, 16, 1)
+_RAISED = (640, 128, 2048)
+_SHORT = 20_000
+_STEP = 256
+_TILES = 2 * WANTED_PHASES
+
+Score = tuple[int, int, int]
+
+
+class Search:
+    """Runs of one kernel under one cluster shape. `runs` holds every run made, in order."""
+
+    def __init__(self, code: Code, start: Start) -> None:
+        self.code = code
+        self.start = start
+        self.runs: list[Machine] = []
+        self.bytes: Bytes | None = None
+        self._spent = 0
+
+    def attempt(self, script: Script, limit: int = STEP_LIMIT) -> Machine:
+        """One run; the bytes of copies come from an earlier run that ended."""
+        boxes = self.bytes.boxes if self.bytes is not None else Boxes()
+        run = Machine(self.code, self.start, script, boxes, limit)
+        run.run()
+        self.runs.append(run)
+        self._spent += run.time
+        return run
+
+    @property
+    def sized(self) -> bool:
+        """Whether later runs know the bytes of tensor copies."""
+        return self.bytes is not None and bool(self.bytes.boxes.loads or self.bytes.boxes.stores)
+
+    def ended(self) -> list[Machine]:
+        """Runs that came to their end, those that exercise most first."""
+        return sorted((r for r in self.runs if r.ended), key=self._merit, reverse=True)
+
+    def explore(self) -> None:
+        """Look for a covering run, then make the two runs that verdicts rest on, and the corner cases."""
+        best = self._base()
+        if best is None:
+            return
+        self.bytes = balance_bytes(best)
+        if not covers(best):
+            best = self._climb(best)
+            self.bytes = balance_bytes(best)
+        if best.sized != self.sized:
+            self.attempt(best.script)
+        for script in self._variations(best.script):
+            if self._spent < 2 * STEP_BUDGET and self.attempt(script).ended:
+                break
+        for script in self._corners(best.script):
+            if self._spent < 2 * STEP_BUDGET:
+                self.attempt(script)
+
+    def _base(self) -> Machine | None:
+        """The best of a few uniform scripts."""
+        best: Machine | None = None
+        for scalar in _SCALARS:
+            best = self._descend(scalar, best)
+            if best is not None or self._spent > STEP_BUDGET:
+                break
+        return best
+
+    def _descend(self, scalar: int, best: Machine | None) -> Machine | None:
+        """Smaller and smaller grids give a cluster more and more work."""
+        grids = list(_GRIDS)
+        before = -1
+        while grids and self._spent < STEP_BUDGET:
+            run = self.attempt(Script(scalar=scalar, step=_STEP, tiles=_TILES, grid=(grids.pop(0), 1, 1)))
+            if run.ended and (best is None or self._merit(run) > self._merit(best)):
+                best = run
+            if run.time > STEP_LIMIT or (run.ended and covers(run)):
+                break
+            if run.time == before:
+                grids = grids[-1:]  # the grid hardly matters
+            before = run.time
+        return best
+
+    def _climb(self, best: Machine) -> Machine:
+        """Raise one parameter at a time while that brings more barriers round."""
+        for value in _RAISED:
+            for key in self.knobs():
+                if self._spent > STEP_BUDGET or covers(best):
+                    return best
+                limit = min(STEP_LIMIT, max(_SHORT, 3 * best.time))
+                run = self.attempt(best.script.with_value(key, value), limit)
+                if run.ended and self._merit(run) > self._merit(best):
+                    best = run
+        return best
+
+    def knobs(self) -> list[tuple[str, int]]:
+        """Scalar parameters that steer the slice; byte-sized ones are flags."""
+        return sorted({(name, offset) for name, offset, width in self.code.layout.params if 16 <= width < 64})
+
+    def _variations(self, script: Script) -> Iterator[Script]:
+        """Scripts of the same kind with other numbers."""
+        x, y, z = script.grid
+        for scalar, step in ((script.scalar, 384), (12, 256), (16, 512), (script.scalar, 256)):
+            yield Script(scalar=scalar, step=step, tiles=script.tiles + 1, grid=(x + x // 2, y, z), named=script.named)
+
+    def _corners(self, script: Script) -> Iterator[Script]:
+        """Loops that run not at all: one parameter zero, or no second work item."""
+        for key in self.knobs()[:6]:
+            yield script.with_value(key, 0)
+
+    def _merit(self, run: Machine) -> Score:
+        return merit(run)
+
+
+def merit(run: Machine) -> Score:
+    """How much a run shows: blocks reached, barriers that come round, and then how short it is."""
+    rounds = sum(min(b.current, WANTED_PHASES) for b in run.signals.mbarriers.values())
+    return (len(run.visited), rounds, -run.time)
+
+
+def covers(run: Machine) -> bool:
+    """Whether each barrier that a loop signals has come round at least twice."""
+    loops = run.code.looped
+    for barrier in run.signals.mbarriers.values():
+        signalled = {a.instr for phase in barrier.phases for a in phase.arrivals}
+        if signalled & loops and barrier.current < WANTED_PHASES:
+            return False
+    return True

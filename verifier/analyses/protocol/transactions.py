@@ -1,0 +1,215 @@
+"""Bytes of tensor copies, which PTX does not state, from where copies go and what barriers expect.
+
+A copy through one tensor map always moves the same box. Its destination stages bound the box from above: it ends at
+the latest where the next destination begins. Each phase of a barrier gives an equation: bytes expected by those who
+knew the phase to be under way = bytes of the copies issued by those who knew the same.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
+from verifier.analyses.protocol.traffic import Boxes
+
+if TYPE_CHECKING:
+    from verifier.analyses.protocol.machine import Machine
+
+_GRAIN = 16  # a bulk copy moves a multiple of 16 bytes
+_HALVINGS = 6  # a stage may be padded: its box is then smaller by a power of two
+
+
+class Equation(msgspec.Struct, frozen=True):
+    """One phase's sum: `expected` bytes, `sized` bytes of known copies, and how many copies through each map."""
+
+    expected: int
+    sized: int
+    maps: tuple[tuple[int, int], ...]  # (tensor map, number of copies)
+
+    def difference(self, boxes: Mapping[int, int]) -> int | None:
+        """Delivered minus expected bytes; None while a box is not known."""
+        total = self.sized - self.expected
+        for key, count in self.maps:
+            if key not in boxes:
+                return None
+            total += boxes[key] * count
+        return total
+
+    def most(self, known: Bytes) -> int | None:
+        """The most bytes that the copies can deliver; None while a box has no bound."""
+        total = self.sized
+        for key, count in self.maps:
+            box = known.bounds.get(key, known.boxes.loads.get(key))
+            if box is None:
+                return None
+            total += box * count
+        return total
+
+
+class Sum(enum.Enum):
+    """What one equation shows."""
+
+    EVEN = "even"
+    SHORT = "short"  # even boxes that fill their stages deliver too little
+    OVER = "over"  # copies of stated sizes deliver too much
+    OVER_IF_DENSE = "over if dense"  # tensor copies deliver too much if their boxes fill their stages
+    OPEN = "open"
+
+
+def judge(equation: Equation, known: Bytes) -> Sum:
+    """Whether a phase's expected and delivered bytes are the same.
+
+    Nothing delivered yet to an announced phase is the tail of a ring, not a mismatch.
+    """
+    difference = equation.difference(known.boxes.loads)
+    if difference == 0 or (not equation.maps and not equation.sized):
+        return Sum.EVEN
+    if not equation.maps:
+        return Sum.OVER if equation.sized > equation.expected else Sum.SHORT
+    most = equation.most(known)
+    if most is None:
+        return Sum.OPEN
+    if most < equation.expected:
+        return Sum.SHORT
+    return Sum.OVER_IF_DENSE if all(key in known.bounds for key, _ in equation.maps) else Sum.OPEN
+
+
+class Balance(msgspec.Struct, frozen=True):
+    """Equations of one barrier, and the instructions that expect its bytes."""
+
+    barrier: int
+    label: str
+    equations: tuple[Equation, ...]
+    expecting: tuple[int, ...]
+    copying: tuple[int, ...]
+
+
+class Bytes(msgspec.Struct, frozen=True):
+    """What is known about the bytes of a kernel. `bounds` is the most that a box may have."""
+
+    boxes: Boxes
+    bounds: dict[int, int]
+    balances: tuple[Balance, ...]
+
+
+def balance_bytes(run: Machine) -> Bytes:
+    """Work the boxes out from a run that came to its end."""
+    balances = tuple(_balances(run))
+    bounds = _bounds((to, key) for key, places in run.traffic.targets.items() for to in places)
+    equations = {e for b in balances for e in b.equations if e.maps}
+    boxes = _solve(equations, bounds)
+    stores = _bounds((source, key) for (_, source), key in run.traffic.stores.items())
+    return Bytes(Boxes(boxes, stores), bounds, balances)
+
+
+def _balances(run: Machine) -> Iterable[Balance]:
+    sums: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    maps: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+    sites: dict[int, set[int]] = defaultdict(set)
+    copying: dict[int, set[int]] = defaultdict(set)
+    for expect in run.signals.expects:
+        sums[expect.barrier][expect.phase][0] += expect.size
+        sites[expect.barrier].add(expect.instr)
+    for copy in run.signals.deliveries:
+        copying[copy.barrier].add(copy.instr)
+        if copy.source == -1 and copy.size is not None:
+            sums[copy.barrier][copy.phase][1] += copy.size
+        else:
+            counts = maps[copy.barrier, copy.phase]
+            counts[copy.source] = counts.get(copy.source, 0) + 1
+    for address in sorted({*sums, *(barrier for barrier, _ in maps)}):
+        phases = {*sums[address], *(phase for barrier, phase in maps if barrier == address)}
+        yield Balance(
+            address,
+            run.label(address),
+            tuple(dict.fromkeys(_equation(sums[address][p], maps[address, p]) for p in sorted(phases))),
+            tuple(sorted(sites[address])),
+            tuple(sorted(copying[address])),
+        )
+
+
+def _equation(total: list[int], counts: dict[int, int]) -> Equation:
+    return Equation(total[0], total[1], tuple(sorted(counts.items())))
+
+
+def _bounds(places: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Tensor map -> the least gap from one of its destinations to the next destination of any map in that CTA."""
+    starts: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for address, key in places:
+        starts[address >> RANK_SHIFT][address & OFFSET_MASK].add(key)
+    bounds: dict[int, int] = {}
+    for in_cta in starts.values():
+        offsets = sorted(in_cta)
+        for low, high in pairwise(offsets):
+            for key in in_cta[low]:
+                bounds[key] = min(bounds.get(key, high - low), high - low)
+    return bounds
+
+
+def _solve(equations: set[Equation], bounds: Mapping[int, int]) -> dict[int, int]:
+    """Boxes that satisfy all equations: dense stages first, then padded ones, then what single unknowns give."""
+    boxes: dict[int, int] = {}
+    for equation in sorted(equations, key=lambda e: (len(e.maps), e.maps, e.expected)):
+        if all(key in boxes for key, _ in equation.maps):
+            continue
+        found = _fit(equation, boxes, bounds)
+        if found is not None:
+            boxes.update(found)
+    return boxes if all(e.difference(boxes) in (0, None) for e in equations) else _single(equations)
+
+
+def _fit(equation: Equation, boxes: Mapping[int, int], bounds: Mapping[int, int]) -> dict[int, int] | None:
+    unknown = [key for key, _ in equation.maps if key not in boxes]
+    unbounded = [key for key in unknown if key not in bounds]
+    trial = {**{key: boxes[key] for key, _ in equation.maps if key in boxes}}
+    trial.update({key: bounds[key] for key in unknown if key in bounds})
+    if unbounded:
+        return _remainder(equation, trial, unbounded)
+    for _ in range(_HALVINGS):
+        surplus = equation.difference(trial)
+        if surplus == 0:
+            return {key: trial[key] for key in unknown}
+        if surplus is None or surplus < 0:
+            return None
+        key = _halve(equation, trial, unknown, surplus)
+        if key is None:
+            return None
+        trial[key] //= 2
+    return None
+
+
+def _halve(equation: Equation, trial: Mapping[int, int], unknown: list[int], surplus: int) -> int | None:
+    """The map whose box, when halved, takes most of the surplus away without going below."""
+    counts = dict(equation.maps)
+    fitting = [key for key in unknown if trial[key] // 2 * counts[key] <= surplus and trial[key] % (2 * _GRAIN) == 0]
+    return max(fitting, key=lambda key: trial[key] * counts[key], default=None)
+
+
+def _remainder(equation: Equation, trial: dict[int, int], unbounded: list[int]) -> dict[int, int] | None:
+    """One map without a bound takes what the others leave."""
+    if len(unbounded) != 1:
+        return None
+    counts = dict(equation.maps)
+    rest = equation.expected - equation.sized - sum(trial[key] * counts[key] for key in trial)
+    share, odd = divmod(rest, counts[unbounded[0]])
+    if odd or share <= 0 or share % _GRAIN:
+        return None
+    return {**trial, unbounded[0]: share}
+
+
+def _single(equations: set[Equation]) -> dict[int, int]:
+    """Boxes of maps that stand alone in an equation."""
+    boxes: dict[int, int] = {}
+    for equation in equations:
+        if len(equation.maps) == 1:
+            key, count = equation.maps[0]
+            share, odd = divmod(equation.expected - equation.sized, count)
+            if not odd and share > 0 and share % _GRAIN == 0:
+                boxes.setdefault(key, share)
+    return boxes

@@ -1,0 +1,92 @@
+"""Threads wait for a signal that nobody can give.
+
+What
+    Every warp of a cluster comes to its end: each wait is for a phase that completes, each thread barrier gets all the
+    threads it expects.
+
+Why
+    A circle of waits, a barrier whose phase nobody completes, a CTA that leaves before its peer has heard from it: the
+    kernel hangs, and the host sees a timeout without a cause.
+
+ISA
+    PTX ISA 9.4, 9.7.15.16.8 "Phase completion": pending count and tx-count must both be zero; 9.7.15.1 "bar, barrier".
+
+Bad
+    ```ptx
+    warp 0:
+    L1: mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0; @!p bra L1;      // CTL703
+    elect.sync _|q, -1;
+    @q mbarrier.arrive.shared::cta.b64 _, [bar2];
+    warp 1:
+    L2: mbarrier.try_wait.parity.shared::cta.b64 p, [bar2], 0; @!p bra L2;
+    elect.sync _|q, -1;
+    @q mbarrier.arrive.shared::cta.b64 _, [bar];
+    ```
+
+Good
+    ```ptx
+    warp 0:
+    L1: mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0; @!p bra L1;
+    elect.sync _|q, -1;
+    @q mbarrier.arrive.shared::cta.b64 _, [bar2];
+    warp 1:
+    elect.sync _|q, -1;
+    @q mbarrier.arrive.shared::cta.b64 _, [bar];
+    L2: mbarrier.try_wait.parity.shared::cta.b64 p, [bar2], 0; @!p bra L2;
+    ```
+
+Limits
+    One cluster is run, under invented inputs that the verdict names. A run that gets stuck in a corner (a loop that
+    runs zero times) while runs with more work end is not reported: whether the host allows such inputs is not in the
+    code. Waits for flags in global memory that other clusters write are not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verifier.analyses.facts import KernelFacts
+from verifier.analyses.protocol.explore import Protocol
+from verifier.analyses.protocol.hang import Stuck, stuck_warps
+from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.witness import location, role_of, step, warp_text
+from verifier.config import Policy
+from verifier.findings import Hazard, Judgement
+from verifier.model.events import Kind
+from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.registry import rule
+
+_FIX = "find who should complete the first barrier of the list, and what keeps it from doing so"
+
+
+@rule(code="CTL703", name="deadlock", hazard=Hazard.CONTRACT, since="0.1.0")
+def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
+    protocol = kernel.protocol
+    assert protocol is not None
+    wait = first(protocol, Kind.BARRIER_WAIT, Kind.CTA_SYNC, Kind.CLUSTER_WAIT)
+    if wait is None or first(protocol, Kind.BARRIER_INIT) is None:
+        return
+    if protocol.hang is not None:
+        yield _violation(protocol, protocol.hang)
+    elif protocol.base is None:
+        yield open_question("all", wait.location, protocol.doubt, "deadlock")
+    else:
+        yield holds(protocol, "all", wait.location, "every thread comes to its end", "deadlock")
+
+
+def _violation(protocol: Protocol, run: Machine) -> Judgement:
+    stuck = stuck_warps(run)
+    culprit = stuck[0]
+    role = role_of(run, culprit.warp)
+    if protocol.guessed_cluster:
+        reason = f"no cluster shape tried lets the kernel come to its end: {role} waits for {culprit.label}"
+        return open_question(role, location(run, culprit.instr), reason, "deadlock")
+    steps = tuple(step(run, s.warp, s.instr, _fact(run, s)) for s in stuck[:8])
+    message = f"{role} waits for ever for {culprit.label} ({culprit.state}), with {run.script.text}"
+    shape = f"{culprit.label}|{'|'.join(sorted({role_of(run, s.warp) for s in stuck}))}"
+    return broken(role, location(run, culprit.instr), message, steps, _FIX, shape)
+
+
+def _fact(run: Machine, stuck: Stuck) -> str:
+    parity = "" if stuck.parity is None else f" with parity {stuck.parity}"
+    return f"{warp_text(run, stuck.warp)} waits for {stuck.label}{parity}: {stuck.state}"

@@ -1,0 +1,120 @@
+"""Tensor memory is freed while it may still be in use, or never freed.
+
+What
+    `tcgen05.dealloc` is ordered after the last access of every warp to the columns it frees, in both CTAs for
+    `cta_group::2`; and every allocation is freed before its CTA ends.
+
+Why
+    The columns go to whoever allocates next, another CTA of the same SM included: a late read returns its data, a late
+    MMA overwrites it. Columns that are not freed are lost to every later CTA of the SM, which then waits in `alloc`.
+
+ISA
+    PTX ISA 9.4, 9.7.18.7.1 "tcgen05.alloc, tcgen05.dealloc": all allocations must be deallocated before exit; 9.7.18.6:
+    a dealloc is not ordered after asynchronous tcgen05 operations of other threads.
+
+Bad
+    ```ptx
+    warp 0:
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {r2}, [t];
+    tcgen05.wait::ld.sync.aligned;
+    warp 1:
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 t, 64;     // TCG104
+    ```
+
+Good
+    ```ptx
+    warp 0:
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {r2}, [t];
+    tcgen05.wait::ld.sync.aligned;
+    bar.sync 1, 64;
+    warp 1:
+    bar.sync 1, 64;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 t, 64;
+    ```
+
+Limits
+    Accesses are those of runs of all warps of a cluster under invented inputs, which the verdict names; it holds for
+    every schedule of these warps. A load whose result has been used counts as complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verifier.analyses.facts import KernelFacts
+from verifier.analyses.protocol.explore import Protocol
+from verifier.analyses.protocol.judged import LateRead, early_frees, last_wait
+from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.tmem import Allocation
+from verifier.analyses.protocol.witness import columns, location, role_of, step, warp_text
+from verifier.config import Policy
+from verifier.findings import Hazard, Judgement, WitnessStep
+from verifier.model.events import Kind
+from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.registry import rule
+
+_ORDER = "let every warp that uses tensor memory signal after its last access, and wait for that before the dealloc"
+_FREE = "free what was allocated: tcgen05.dealloc in the allocating warp, after the last access"
+
+
+@rule(
+    code="TCG104",
+    name="tmem-dealloc-before-last-read",
+    hazard=Hazard.CONTRACT,
+    since="0.1.0",
+    arch=("sm_100", "sm_101", "sm_103", "sm_107", "sm_110"),
+)
+def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
+    protocol = kernel.protocol
+    assert protocol is not None
+    alloc = first(protocol, Kind.TMEM_DEALLOC, Kind.TMEM_ALLOC)
+    if alloc is None or first(protocol, Kind.BARRIER_INIT) is None:
+        return
+    if protocol.base is None:
+        yield open_question("all", alloc.location, protocol.doubt, alloc.opcode)
+        return
+    early = early_frees(protocol)
+    for instr in sorted(early):
+        yield _early(early[instr])
+    yield from _proofs(protocol, protocol.base, set(early))
+    leaked = {a.instr: a for allocations in protocol.base.tmem.live.values() for a in allocations}
+    for instr in sorted(leaked):
+        yield _leak(protocol.base, leaked[instr])
+
+
+def _proofs(protocol: Protocol, run: Machine, early: set[int]) -> Iterator[Judgement]:
+    freed = {(instr, role_of(run, warp)) for instr, warp in run.tmem.freed if instr not in early}
+    for instr, role in sorted(freed):
+        opcode = run.code.model.function.instrs[instr].opcode
+        yield holds(protocol, role, location(run, instr), "ordered after every access", opcode)
+
+
+def _leak(run: Machine, allocation: Allocation) -> Judgement:
+    role = role_of(run, allocation.warp)
+    fact = f"allocates {allocation.columns} columns, which no tcgen05.dealloc frees before the CTA ends"
+    steps = (step(run, allocation.warp, allocation.instr, fact),)
+    message = f"{role} allocates {allocation.columns} TMEM columns and never frees them"
+    return broken(role, location(run, allocation.instr), message, steps, _FREE, "never freed")
+
+
+def _early(frees: list[LateRead]) -> Judgement:
+    run, conflict = frees[0].run, frees[0].clash.conflict
+    freeing, access = conflict.later, conflict.earlier
+    if freeing.instr not in run.tmem.frees:
+        freeing, access = access, freeing
+    role, user = role_of(run, freeing.warp), role_of(run, access.warp)
+    what = "access" if access.write else "read"
+    message = f"{role} frees TMEM while {user} may still {what} columns {columns(access.low, access.high)}"
+    steps: list[WitnessStep] = []
+    wait = last_wait(run, freeing)
+    if wait is not None:
+        fact = f"{warp_text(run, freeing.warp)} waits for {wait.barrier.label} with parity {wait.parity}"
+        fact += f": phase {wait.meant} is all that this wait is sure of"
+        steps.append(step(run, freeing.warp, wait.instr, fact))
+    steps.append(step(run, freeing.warp, freeing.instr, f"frees columns {columns(freeing.low, freeing.high)}"))
+    fact = (
+        f"{warp_text(run, access.warp)} may {what} columns {columns(access.low, access.high)}: nothing orders the two"
+    )
+    steps.append(step(run, access.warp, access.instr, fact))
+    opcode = run.code.model.function.instrs[freeing.instr].opcode
+    return broken(role, location(run, freeing.instr), message, tuple(steps), _ORDER, f"{opcode}|{user}")
