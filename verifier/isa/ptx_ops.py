@@ -110,3 +110,19 @@ def decode(opcode: str) -> PtxOp:
         if family in _FAMILIES:
             return PtxOp(opcode, family, tuple(parts[length:]), frozenset(parts[length:]))
     return PtxOp(opcode, parts[0], tuple(parts[1:]), frozenset(parts[1:]))
+
+
+_SPECIAL = (
+    "tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid clusterid nclusterid cluster_ctaid cluster_nctaid "
+    "cluster_ctarank cluster_nctarank is_explicit_cluster lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt "
+    "clock clock_hi clock64 globaltimer globaltimer_lo globaltimer_hi reserved_smem_offset_begin "
+    "reserved_smem_offset_end reserved_smem_offset_cap total_smem_size aggr_smem_size dynamic_smem_size "
+    "current_graph_exec"
+)
+SPECIAL_REGISTERS = frozenset(_SPECIAL.split())
+
+
+def is_special_register(name: str) -> bool:
+    """Whether `name` (without `%`) is a special register of PTX ISA 9.4, chapter 10."""
+    base = name.partition(".")[0]
+    return base in SPECIAL_REGISTERS or base.rstrip("0123456789") in ("pm", "envreg", "reserved_smem_offset_")

@@ -180,8 +180,9 @@ def _collect(statement: ast.Statement, body: _FunctionBody, scope: _Scope, locat
 class _Resolver:
     """Resolves the names of one scope of one function."""
 
-    def __init__(self, spaces: dict[str, str]) -> None:
+    def __init__(self, spaces: dict[str, str], name: str) -> None:
         self._spaces = spaces
+        self._name = name  # of the file, for messages
 
     def resolve(self, scope: _Scope, text: str) -> Arg:
         arg = scope.cache.get(text)
@@ -197,8 +198,10 @@ class _Resolver:
             level = level.parent
         if text in self._spaces:
             return Sym(text, self._spaces[text])
-        if text.startswith("%"):
+        if text.startswith("%") and ptx_ops.is_special_register(text[1:]):
             return SReg(text[1:])
+        if text.startswith("%"):
+            raise InputError(f"{text} is not declared", where=self._name, do="assemble the file with ptxas to see why")
         return Sym(text, "code")
 
 
@@ -208,7 +211,8 @@ def _lower_body(body: _FunctionBody, arch: str, module_objects: tuple[ObjectDecl
         ObjectDecl(p.name, "param", _size(p.type, p.dims), p.align or 1) for p in (*header.params, *header.returns)
     )
     objects = (*module_objects, *body.objects, *params)
-    resolver = _Resolver({o.name: o.space for o in objects})
+    resolver = _Resolver({o.name: o.space for o in objects}, source.name)
+    _end_with_return(body, source)
     instrs = tuple(
         _lower_instruction(index, statement, scope, location, resolver, body, source)
         for index, (statement, scope, location) in enumerate(body.instructions)
@@ -224,6 +228,15 @@ def _lower_body(body: _FunctionBody, arch: str, module_objects: tuple[ObjectDecl
         cluster=_dim3(directives.get(".reqnctapercluster")),
         objects=objects,
     )
+
+
+def _end_with_return(body: _FunctionBody, source: Source) -> None:
+    """Running off the end of a function returns: write that down, so that every path ends in an exit."""
+    last = body.instructions[-1][0] if body.instructions else None
+    if last is None or last.guard is not None or last.opcode.split(".")[0] not in ("ret", "exit", "trap", "bra"):
+        span = last.span if last is not None else body.header.span
+        location = Location(ptx_line=source.line_of(span.end - 1))
+        body.instructions.append((ast.Instruction(span, None, "ret", ()), body.root, location))
 
 
 def _dim3(values: tuple[int, ...] | None) -> tuple[int, int, int] | None:
@@ -251,7 +264,9 @@ def _lower_instruction(
     guards: tuple[Guard, ...] = ()
     if statement.guard is not None:
         guard = name(statement.guard.name)
-        guards = (Guard(guard.name, statement.guard.negated),) if isinstance(guard, Reg) else ()
+        if not isinstance(guard, Reg):
+            raise _invalid(f"guard {statement.guard.name} is no register in scope", statement, source)
+        guards = (Guard(guard.name, statement.guard.negated),)
     assigns, uses = lower_assigns(op, statement.operands, name)
     used = (*uses, *(g.reg for g in guards))
     return Instr(index, statement.opcode, guards, assigns, used, flow, location, Resolved(statement, op, name))
@@ -300,9 +315,10 @@ def _label(operand: ast.Operand, scope: _Scope, statement: ast.Instruction, sour
         if text in level.labels:
             return level.labels[text]
         level = level.parent
+    raise _invalid(f"branch to {text or 'an operand'} which is no label in scope", statement, source)
+
+
+def _invalid(what: str, statement: ast.Instruction, source: Source) -> InputError:
     start = statement.span.start
-    raise InputError(
-        f"branch to {text or 'an operand'} which is no label in scope",
-        where=f"{source.name}:{source.line_of(start)}:{source.column_of(start)}",
-        do="the file is not valid PTX; assemble it with ptxas to see why",
-    )
+    where = f"{source.name}:{source.line_of(start)}:{source.column_of(start)}"
+    return InputError(what, where=where, do="the file is not valid PTX; assemble it with ptxas to see why")
