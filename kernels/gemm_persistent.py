@@ -46,8 +46,9 @@ from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_stream
 from cutlass.utils import SmemAllocator
 
-from kernels import common, operands, registry, stores, tensor_core
-from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
+from kernels import common, operands, overlap, registry, stores, tensor_core, tmem
+from kernels.operands import IN, OUT, TMA_ALIGN, Loads, Tile
+from kernels.overlap import SUBTILE
 from kernels.ring import Ring
 from kernels.walk import Walk
 
@@ -59,7 +60,6 @@ THREADS = 192
 TMEM_THREADS = 160
 TMEM_BARRIER = 2
 TMEM_COLUMNS = 512
-SUBTILE = 32  # columns that one epilogue step reads
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,6 @@ class Shared:
     tmem_address: cute.Pointer
 
 
-@dataclass(frozen=True)
-class Subtiles:
-    """The accumulator in steps of SUBTILE columns: copy, TMEM source and registers of one thread."""
-
-    load: cute.TiledCopy
-    source: cute.Tensor  # (T2R, 1, 1, 1, subtiles, region) in TMEM
-    loaded: cute.Tensor  # fp32 registers
-
-
 class PersistentGemm:
     """The kernel for one configuration; `defect` names the reported bug to build in, None builds the good kernel."""
 
@@ -92,10 +83,7 @@ class PersistentGemm:
         self.stages = config["stages"]
         self.buffers = config["store_buffers"]
         self.max_ctas = config["max_ctas"]
-        self.steps = self.tile.n // SUBTILE
         self.region_stride = TMEM_COLUMNS - config["reserved_columns"] - self.tile.n
-        shared_columns = self.tile.n - self.region_stride
-        self.release_step = -(-shared_columns // SUBTILE) - 1  # the step that reads the last shared columns
         self.defect = defect
 
     @cute.jit
@@ -216,9 +204,7 @@ class PersistentGemm:
 
     def regions(self, mma: cute.TiledMma, shared: Shared) -> cute.Tensor:
         """Both accumulator regions (MMA, 1, 1, 2) at the address that the allocation left in shared memory."""
-        address = cute.arch.retrieve_tmem_ptr(ACC, 16, shared.tmem_address)
-        one = mma.make_fragment_C(mma.partition_shape_C(self.tile.mnk[:2])).layout
-        return cute.make_tensor(address, cute.append(one, cute.make_layout(2, stride=self.region_stride)))
+        return overlap.regions(tmem.accumulator(mma, self.tile.mnk[:2], shared.tmem_address), self.region_stride)
 
     @cute.jit
     def epilogue_warps(
@@ -226,7 +212,7 @@ class PersistentGemm:
     ) -> None:
         """Drains tile after tile, shared columns first, and releases each accumulator as early as it may."""
         cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
-        subtiles = self.subtiles(mma, shared)
+        subtiles = overlap.subtiles(self.regions(mma, shared), self.tile.mnk[:2], self.region_stride, shared.acc_empty)
         targets = cute.flat_divide(tiles_c, (self.tile.m, SUBTILE))  # (M, SUBTILE, 1, subtiles, tile rows, columns)
         store = stores.make(subtiles.load, c_atom, shared.c, targets)
         region, buffer = cutlass.Int32(0), cutlass.Int32(0)
@@ -234,47 +220,15 @@ class PersistentGemm:
         while tile < walk.count:
             common.wait_relaxed_cluster(shared.acc_full, region)
             common.fence_tcgen05_after()
-            for step in cutlass.range(self.steps, unroll=1):
-                subtile = step
-                if region == 0:
-                    subtile = self.steps - 1 - step
-                source = subtiles.source[(None, None, None, 0, subtile, region)]
-                self.load_and_release(subtiles, source, shared, step == self.release_step)
-                store.put(subtiles.loaded, buffer, (0, subtile, *walk.coordinates(tile)), self.defect)
+            for step in cutlass.range(subtiles.steps, unroll=1):
+                subtile = subtiles.read(step, region, self.defect)
+                store.put(subtiles.values, buffer, (0, subtile, *walk.coordinates(tile)), self.defect)
                 buffer, _ = common.advance(buffer, 0, self.buffers)
             region ^= 1
             tile += walk.step
         store.drain(self.defect)
         common.fence_tcgen05_before()
         cute.arch.barrier(barrier_id=TMEM_BARRIER, number_of_threads=TMEM_THREADS)
-
-    @cute.jit
-    def load_and_release(
-        self, subtiles: Subtiles, source: cute.Tensor, shared: Shared, last_shared: cutlass.Boolean
-    ) -> None:
-        """Reads one subtile; the step that reads the last shared columns gives the accumulator back to the MMA."""
-        if cutlass.const_expr(self.defect == "release-before-load"):  # noqa: SIM102 - compile time around run time
-            if last_shared:
-                cute.arch.fence_view_async_tmem_load()
-                common.fence_tcgen05_before()
-                common.arrive_relaxed_cluster(shared.acc_empty)  # defect: release-before-load
-        cute.copy(subtiles.load, source, subtiles.loaded)
-        if cutlass.const_expr(self.defect != "no-wait-ld"):
-            cute.arch.fence_view_async_tmem_load()  # tcgen05.wait::ld
-        if cutlass.const_expr(self.defect != "release-before-load"):  # noqa: SIM102 - compile time around run time
-            if last_shared:
-                if cutlass.const_expr(self.defect != "no-fence"):
-                    common.fence_tcgen05_before()
-                common.arrive_relaxed_cluster(shared.acc_empty)  # defect: no-wait-ld, no-fence
-
-    def subtiles(self, mma: cute.TiledMma, shared: Shared) -> Subtiles:
-        """Copies of this thread: SUBTILE columns of one TMEM lane."""
-        source = cute.flat_divide(self.regions(mma, shared)[((None, None), 0, 0, None)], (self.tile.m, SUBTILE))
-        atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
-        load = tcgen05.make_tmem_copy(atom, source[(None, None, 0, 0, 0)])
-        mine = load.get_slice(cute.arch.thread_idx()[0])
-        row = mine.partition_D(cute.make_identity_tensor((self.tile.m, SUBTILE)))
-        return Subtiles(load, mine.partition_S(source), cute.make_rmem_tensor(row.shape, ACC))
 
 
 PersistentGemm.kernel.set_name_prefix(NAME, remove_cutlass_symbol=True, keep_mangled_name=False)

@@ -119,6 +119,18 @@ MAILBOX_DEFECTS = (
 
 STORE_FENCE_DEFECT = Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet")
 SPLITK_STORE_DEFECT = dataclasses.replace(STORE_FENCE_DEFECT, module="kernels.splitk")
+OVERLAP_DEFECTS = (
+    Defect(
+        "release-before-load",
+        "TCG103",
+        "releases the accumulator before it reads the last shared subtile",
+        "kernels.overlap",
+    ),
+    Defect("no-wait-ld", "TCG101", "releases the accumulator while the TMEM load may be in flight", "kernels.overlap"),
+    Defect(
+        "no-fence", "TCG102", "releases the accumulator by a relaxed arrive without a tcgen05 fence", "kernels.overlap"
+    ),
+)
 STORES_DEFECTS = (
     Defect("no-drain", "TMA501", "leaves the kernel while its last stores read shared memory", "kernels.stores"),
     Defect("late-store-wait", "TMA502", "rewrites a buffer that a store may still read", "kernels.stores"),
@@ -148,9 +160,7 @@ CASES: tuple[KernelCase, ...] = (
         ),
         archs=BLACKWELL,
         defects=(
-            Defect("release-before-load", "TCG103", "releases the accumulator before it reads the last shared subtile"),
-            Defect("no-wait-ld", "TCG101", "releases the accumulator while the TMEM load may be in flight"),
-            Defect("no-fence", "TCG102", "releases the accumulator by a relaxed arrive without a tcgen05 fence"),
+            *OVERLAP_DEFECTS,
             *STORES_DEFECTS,
         ),
     ),
