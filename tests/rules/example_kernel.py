@@ -1,9 +1,10 @@
 """Completes the PTX fragments of rule docstrings to kernels that can be checked.
 
 A fragment is split at lines `warp N:` into what each warp runs; lines before the first are run by all. Lines
-`cluster N` and `threads N` state the shape. Names that a fragment may use: shared objects `buf` (4096 bytes), `buf2`, `slot`, mbarriers `bar`
-and `bar2` (initialised with count 1), registers r0..r31, f0..f31, rd0..rd7, predicates p, q, q2, `t` (TMEM base), descriptors
-ad, bd, id, global pointers gp and data, flag, and the tensor map `gm` (a kernel parameter) or `gmap` (in global memory).
+`cluster N` and `threads N` state the shape. Names that a fragment may use: shared objects `buf` (4096 bytes),
+`buf2`, `slot`, mbarriers `bar` and `bar2` (initialised with count 1), registers r0..r31, f0..f31, rd0..rd7,
+predicates p, q, q2, `t` (TMEM base), descriptors ad, bd, id, global pointers gp and data, flag, and the tensor map
+`gm` (a kernel parameter) or `gmap` (in global memory).
 """
 
 from __future__ import annotations

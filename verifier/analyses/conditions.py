@@ -1,8 +1,8 @@
 """What a path knows about branch predicates: the same test asked twice has one answer.
 
-A walk carries facts `symbol = number`. Taking an edge adds what its guard says (`a && b` true makes both true, `x > 0` is
-the negation of `x < 1`); entering a block gives each merge the value that comes in along the edge, if facts make it a
-number. Facts about values that a block computes anew are dropped on entering it.
+A walk carries facts `symbol = number`. Taking an edge adds what its guard says (`a && b` true makes both true, `x >
+0` is the negation of `x < 1`); entering a block gives each merge the value that comes in along the edge, if facts
+make it a number. Facts about values that a block computes anew are dropped on entering it.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ class Conditions:
         merged = self._merges(edge, facts)
         kept = {(s, n) for s, n in facts if edge.dst not in self._defined_in(s)}
         return frozenset(kept | merged)
+
+    def implied(self, value: Value, truth: bool) -> list[tuple[Symbol, int]]:
+        """Predicates that are decided when `value` has this truth, with their own."""
+        return self._implied(value, truth, 0)
 
     def decide(self, value: Value, facts: Facts) -> bool | None:
         constant = self._substitute(value, dict(facts), 0).constant

@@ -50,8 +50,8 @@ def region_of(place: Place, width: int) -> Region:
 
 
 class Guarded(msgspec.Struct, frozen=True):
-    """`read`/`written`: shared regions that a waiter may read (write) only after the wait; `tmem`: kinds of TMEM access;
-    `engines`: whether the tensor core's and the copy engine's accesses count, too."""
+    """`read` (`written`): shared regions that a waiter may read (write) only after the wait; `tmem`: kinds of TMEM
+    access that count."""
 
     read: tuple[Region, ...] = ()
     written: tuple[Region, ...] = ()

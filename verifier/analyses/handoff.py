@@ -117,7 +117,7 @@ class Handoffs:
         return self._facts.flow(self._model, stream)
 
     def _accesses_after(self, signaller: Stream, stream: Stream, wait: Event) -> list[Event]:
-        """TMEM accesses and deallocs of `stream` reachable from `wait` without another wait for a signal of `signaller`."""
+        """TMEM accesses and deallocs of `stream` after `wait` and before it waits for another signal of `signaller`."""
         key = (id(signaller), wait.instr, id(stream))
         found = self._writes.get(key)
         if found is None:

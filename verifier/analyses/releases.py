@@ -1,4 +1,4 @@
-"""Signals by which a role gives tensor memory away, and the asynchronous accesses that may not have completed by then."""
+"""Signals by which a role gives tensor memory away, and the accesses that may not have completed by then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from verifier.model.streams import Stream
 class Release(msgspec.Struct, frozen=True):
     """`signal` of `stream` gives away what the accesses in `given` touch; those in `late` may still be in flight.
 
-    `resolved` False: who waits for the signal is not known; then `given` is empty and `late` holds all that is in flight.
+    `resolved` False: who waits for the signal is not known; then `given` is empty and `late` holds all that is in
+    flight.
     """
 
     stream: Stream
@@ -27,7 +28,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 def releases(facts: KernelFacts, model: KernelModel, access: Kind, completion: Kind) -> Iterator[Release]:
-    """Every signal that some access of kind `access` precedes; `completion` is the wait that completes such accesses."""
+    """Every signal that an access of kind `access` precedes; `completion` is the wait that completes such accesses."""
     handoffs = Handoffs(facts, model)
     for stream in model.streams:
         flow = facts.flow(model, stream)

@@ -87,10 +87,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Meaning of instruction `instr`. Fields that do not apply are None or empty.
 
     `sem`/`scope` are the memory ordering with defaults filled in (`weak`, `relaxed`, `acquire`, `release`, `acq_rel`,
-    `sc`; `cta`, `cluster`, `gpu`, `sys`). `space` is the state space of `address` as written. `address` is where data is
-    written or read (the destination of a copy), `source` the other end of a copy (a tensor map for tensor copies),
-    `barrier` the mbarrier. `count`, `size` (bytes), `parity` and `mask` (multicast) are operands; `number` is an
-    immediate (N of wait_group, id of a named barrier, register count). `registers` are those an asynchronous read
+    `sc`; `cta`, `cluster`, `gpu`, `sys`). `space` is the state space of `address` as written. `address` is where
+    data is written or read (the destination of a copy), `source` the other end of a copy (a tensor map for tensor
+    copies), `barrier` the mbarrier. `count`, `size` (bytes), `parity` and `mask` (multicast) are operands; `number`
+    is an immediate (N of wait_group, id of a named barrier, register count). `registers` are those an asynchronous read
     writes, or a TMEM store or wgmma reads. `flags` are modifiers that rules ask for by name.
     """
 

@@ -15,9 +15,9 @@ class Place(msgspec.Struct, frozen=True):
     """`base + offset + stage` in the CTA `rank`.
 
     `base` is the object's symbol (a variable, a parameter, the TMEM allocation), None when the address is not affine in
-    one object. `offset` is in bytes (columns, for TMEM), per lane where lanes differ. `stage` holds the terms that change
-    from iteration to iteration. `mapped` says that the address went through `mapa` (or the even-CTA mask), to `rank`
-    (None: the even CTA of the pair); `remote`, that this is or may be another CTA than the warp's own.
+    one object. `offset` is in bytes (columns, for TMEM), per lane where lanes differ. `stage` holds the terms that
+    change from iteration to iteration. `mapped` says that the address went through `mapa` (or the even-CTA mask), to
+    `rank` (None: the even CTA of the pair); `remote`, that this is or may be another CTA than the warp's own.
     """
 
     base: Symbol | None

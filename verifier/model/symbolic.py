@@ -253,7 +253,9 @@ def _field(_table: SymbolTable, width: int, args: list[Value]) -> Value | None:
     position = args[1].constant
     if inner is not None and args[0].lanes == 0 and inner.kind == "pack" and position is not None:
         low, high, half = inner.key[2], inner.key[3], inner.key[4]
-        assert isinstance(low, Value) and isinstance(high, Value) and isinstance(half, Value)
+        assert isinstance(low, Value)
+        assert isinstance(high, Value)
+        assert isinstance(half, Value)
         if half.constant == width:
             return low if position == 0 else high
     return args[0] if position == 0 and width >= 32 else None
@@ -318,7 +320,8 @@ def remote_target(symbol: Symbol) -> tuple[Value, Value | None] | None:
     """(local address, rank) behind a `mapa` or `leader` symbol; rank None means the even CTA of the pair."""
     if symbol.kind == "mapa":
         address, rank = symbol.key[1], symbol.key[2]
-        assert isinstance(address, Value) and isinstance(rank, Value)
+        assert isinstance(address, Value)
+        assert isinstance(rank, Value)
         return address, rank
     if symbol.kind == "leader":
         address = symbol.key[2]

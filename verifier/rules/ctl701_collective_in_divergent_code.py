@@ -1,8 +1,8 @@
 """An instruction that needs the whole warp is reached by part of it.
 
 What
-    No `.aligned` instruction, full-mask `bar.warp.sync`, `mma.sync` or CTA barrier stands under a guard or a branch that
-    the lanes of a warp take differently.
+    No `.aligned` instruction, full-mask `bar.warp.sync`, `mma.sync` or CTA barrier stands under a guard or a branch
+    that the lanes of a warp take differently.
 
 Why
     Such instructions exchange data among the lanes or count the warp as a whole. With lanes missing the result is

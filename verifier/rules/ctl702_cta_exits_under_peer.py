@@ -2,8 +2,8 @@
 
 What
     Every access to a peer CTA (a remote arrive, st.async, a copy or a multicast into its shared memory, a remote load)
-    is followed, on all paths to the exit, by an arrive on the cluster barrier, and the CTAs of the cluster wait for that
-    barrier before they exit.
+    is followed, on all paths to the exit, by an arrive on the cluster barrier, and the CTAs of the cluster wait for
+    that barrier before they exit.
 
 Why
     The shared memory of a CTA that has exited belongs to somebody else. A late remote access faults
@@ -32,8 +32,8 @@ Good
     ```
 
 Limits
-    A signal on a barrier that the peer waits for may be awaited in full before the exit (a producer's tail): whether the
-    last one is needs phases and counts, and the answer here is unknown.
+    A signal on a barrier that the peer waits for may be awaited in full before the exit (a producer's tail): whether
+    the last one is needs phases and counts, and the answer here is unknown.
 """
 
 from __future__ import annotations

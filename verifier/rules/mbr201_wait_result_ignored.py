@@ -6,8 +6,8 @@ What
     next iteration or which a blocking wait follows, is fine.
 
 Why
-    `try_wait` returns false when its time limit expires, however the barrier stands. Code that goes on regardless reads a
-    stage that is still being filled: rarely, under load, without a fault.
+    `try_wait` returns false when its time limit expires, however the barrier stands. Code that goes on regardless
+    reads a stage that is still being filled: rarely, under load, without a fault.
 
 ISA
     PTX ISA 9.4, 9.7.15.16.19 "mbarrier.test_wait, mbarrier.try_wait": only a wait that returned True has observed the
@@ -36,9 +36,9 @@ Good
     ```
 
 Limits
-    Which data a barrier guards is told by what completes it: bulk copies and remote stores guard the bytes they write, a
-    tcgen05 commit guards tensor memory and the stages it read, an arrive what its role wrote and read. That the wait
-    names the right phase is MBR202.
+    Which data a barrier guards is told by what completes it: bulk copies and remote stores guard the bytes they
+    write, a tcgen05 commit guards tensor memory and the stages it read, an arrive what its role wrote and read. That
+    the wait names the right phase is MBR202.
 """
 
 from __future__ import annotations

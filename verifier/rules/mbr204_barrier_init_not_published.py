@@ -1,9 +1,10 @@
 """A barrier is used before its initialization has been published.
 
 What
-    Every use of an mbarrier by another warp comes, on all paths, after a barrier that the initializing warp passes after
-    `mbarrier.init`. Where a peer CTA uses it, `fence.mbarrier_init.release.cluster` or a releasing cluster arrive stands
-    between the two as well, and the barrier in between is the cluster's.
+    Every use of an mbarrier by another warp comes, on all paths, after a barrier that the initializing warp passes
+    after
+    `mbarrier.init`. Where a peer CTA uses it, `fence.mbarrier_init.release.cluster` or a releasing cluster arrive
+    stands between the two as well, and the barrier in between is the cluster's.
 
 Why
     Any operation on memory that is not yet a barrier object is undefined: the arrive is lost or the wait hangs.

@@ -5,8 +5,8 @@ What
     register file.
 
 Why
-    `setmaxnreg.inc` blocks until the CTA's pool has enough free registers. When the sum is too large, the last warpgroup
-    never gets them and the kernel hangs at its start.
+    `setmaxnreg.inc` blocks until the CTA's pool has enough free registers. When the sum is too large, the last
+    warpgroup never gets them and the kernel hangs at its start.
 
 ISA
     PTX ISA 9.4, 9.7.21.5 "setmaxnreg": the pool is the CTA's registers at launch; compute capability 9.0 and 10.x have

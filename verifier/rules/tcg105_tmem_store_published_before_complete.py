@@ -1,7 +1,8 @@
 """A TMEM store is announced before it has completed.
 
 What
-    Every signal after which another role may access tensor memory that this role stored to is preceded, on all paths, by
+    Every signal after which another role may access tensor memory that this role stored to is preceded, on all
+    paths, by
     `tcgen05.wait::st` for every `tcgen05.st` issued before it.
 
 Why

@@ -5,12 +5,12 @@ What
     `tcgen05.commit` completes.
 
 Why
-    MMAs are asynchronous. Neither a fence nor an ordinary arrive by the issuing thread says that they are done: only the
-    arrive that commit makes does. A load that comes too early reads a partial sum.
+    MMAs are asynchronous. Neither a fence nor an ordinary arrive by the issuing thread says that they are done: only
+    the arrive that commit makes does. A load that comes too early reads a partial sum.
 
 ISA
-    PTX ISA 9.4, 9.7.18.6.4.2 "non-pipelined instructions, same thread", 9.7.18.12.1 "tcgen05.commit": tracks completion of
-    the thread's earlier asynchronous tcgen05 operations.
+    PTX ISA 9.4, 9.7.18.6.4.2 "non-pipelined instructions, same thread", 9.7.18.12.1 "tcgen05.commit": tracks
+    completion of the thread's earlier asynchronous tcgen05 operations.
 
 Bad
     ```ptx
@@ -89,7 +89,7 @@ def _judge(
     own = flow.find_path(writer[1], lambda e: e is load, lambda e: e.instr in observed) if writer[0] is stream else None
     if own is None and flow.find_path(None, lambda e: e is load, lambda e: e.instr in observed) is None:
         return proved(model, stream, load, "a wait on a committed barrier precedes on every path")
-    if own is None and flow.find_path(None, lambda e: e is load, _passes_on(kernel, model, writer, observed)) is None:
+    if own is None and flow.find_path(None, lambda e: e is load, _PassesOn(kernel, model, writer, observed)) is None:
         return unknown(model, stream, load, "completion may have been observed by another role and passed on")
     witness = (
         step(model, *writer, "starts an MMA that writes columns of the load"),
@@ -99,7 +99,7 @@ def _judge(
     return violated(model, stream, load, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
 
 
-class _passes_on:  # noqa: N801  a predicate with data, used like a function
+class _PassesOn:
     """Waits through which a third role may pass on that the MMA has completed."""
 
     def __init__(self, kernel: KernelFacts, model: KernelModel, writer: _Mma, observed: frozenset[int]) -> None:

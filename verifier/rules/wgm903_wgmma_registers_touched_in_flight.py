@@ -5,8 +5,8 @@ What
     `wgmma.wait_group` that covers its group, on all paths.
 
 Why
-    The tensor core works on the registers asynchronously: a read sees a partial sum, a write is lost. ptxas notices some
-    cases and serializes (C7514), which costs the overlap.
+    The tensor core works on the registers asynchronously: a read sees a partial sum, a write is lost. ptxas notices
+    some cases and serializes (C7514), which costs the overlap.
 
 ISA
     PTX ISA 9.4, 9.7.17.7 "Async proxy and registers": accessing the registers before wait_group is undefined.
