@@ -72,7 +72,11 @@ def _git(folder: Path, *arguments: str) -> str:
         raise ConfigError("git cannot be run", where=str(folder), do="revisions need git; files do not") from error
     if done.returncode != 0:
         said = done.stderr.strip().partition("\n")[0] or f"no such revision: {arguments[-1]}"
-        raise ConfigError(f"git: {said}", where=str(folder), do="give a range of revisions, such as main..HEAD")
+        raise ConfigError(
+            f"git: {said}",
+            where=str(folder),
+            do="give a range of revisions, such as main..HEAD, or files as BEFORE and AFTER",
+        )
     return done.stdout.strip()
 
 

@@ -134,7 +134,7 @@ def _check_kernel(kernel: KernelDiff, entries: Sequence[Expectation]) -> tuple[i
             if at is not None:
                 counts[at] += 1
             elif all(entry.others == "none" for entry in own):
-                failures.append(f"{title}: a {hunk.kind.value} place that no entry claims: {_shown(hunk, kernel)}")
+                failures.append(f"{title}: 1 place {hunk.kind.value} that no entry claims: {_shown(hunk, kernel)}")
         claimed += sum(counts)
         failures += _wrong_counts(title, own, counts)
     for entry in entries:

@@ -45,7 +45,7 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[Side, ...]
 
 
-# From the surest identity to the weakest; each is tried on what the ones before left over, and only where it is unique.
+# From the surest identity to the weakest. Each is tried on what is left over, and only where it is unique.
 _IDENTITIES: tuple[Callable[[Side], Hashable], ...] = (
     lambda side: (side.path, side.name, side.arch),
     lambda side: (side.name, side.arch),
@@ -60,17 +60,26 @@ def pair(before: Sequence[Side], after: Sequence[Side]) -> Pairing:
     """Pair kernels by where they lie and what they are called; what is left alone on each side is one pair, too."""
     left, right = list(before), list(after)
     pairs: dict[int, Side] = {}
-    for identity in _IDENTITIES:
-        ours, theirs = _unique(left, identity), _unique(right, identity)
-        for key in [key for key in ours if key in theirs]:
-            pairs[id(ours[key])] = theirs[key]
-            left.remove(ours[key])
-            right.remove(theirs[key])
+    while found := _surest(left, right):
+        for ours, theirs in found:
+            pairs[id(ours)] = theirs
+            left.remove(ours)
+            right.remove(theirs)
     return Pairing(
         pairs=tuple((side, pairs[id(side)]) for side in before if id(side) in pairs),
         removed=tuple(left),
         added=tuple(right),
     )
+
+
+def _surest(left: Sequence[Side], right: Sequence[Side]) -> list[tuple[Side, Side]]:
+    """What the surest identity that pairs anything pairs."""
+    for identity in _IDENTITIES:
+        ours, theirs = _unique(left, identity), _unique(right, identity)
+        found = [(side, theirs[key]) for key, side in ours.items() if key in theirs]
+        if found:
+            return found
+    return []
 
 
 def _unique(sides: Sequence[Side], identity: Callable[[Side], Hashable]) -> dict[Hashable, Side]:
