@@ -110,8 +110,11 @@ def _tmem_store(c: Context) -> Event:
 
 
 def _mma(c: Context) -> Event:
-    """`mma [d], a, b, idesc, ...`: `source` is set when A comes from tensor memory."""
-    return c.event(Kind.TMEM_MMA, address=c.place(0), source=c.place(1), count=c.scalar(3))
+    """`mma [d], a, b, idesc, ...`: `source` is set when A comes from tensor memory, `registers` are descriptors."""
+    source = c.place(1) if isinstance(c.operands[1], ast.Address) else None
+    return c.event(
+        Kind.TMEM_MMA, address=c.place(0), source=source, count=c.scalar(3), registers=c.vector(1) + c.vector(2)
+    )
 
 
 def _alloc(c: Context) -> Event:

@@ -84,7 +84,7 @@ def _violations(protocol: Protocol) -> Iterator[tuple[Judgement, int]]:
             yield _early(run, early), early.address & OFFSET_MASK
     if protocol.hang is not None and not protocol.guessed_cluster:
         for stuck in stuck_warps(protocol.hang):
-            if stuck.blame is Blame.ARRIVALS and stuck.barrier is not None:
+            if stuck.blame in (Blame.ARRIVALS, Blame.NOBODY) and stuck.barrier is not None:
                 yield _short(protocol.hang, stuck, stuck.barrier), stuck.barrier.address & OFFSET_MASK
 
 

@@ -72,7 +72,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
         for run, conflict in found[instr]:
             groups.setdefault(_kind(run, conflict), []).append((run, conflict))
     for group in groups.values():
-        yield _violation(group)
+        yield _violation(group, protocol.base)
     yield from _proofs(protocol, protocol.base, set(found))
     for instr, why in sorted(protocol.base.traffic.unresolved.items()):
         opcode = protocol.model.function.instrs[instr].opcode
@@ -93,13 +93,15 @@ def _proofs(protocol: Protocol, run: Machine, racing: set[int]) -> Iterator[Judg
             yield holds(protocol, role_of(run, warp), location(run, instr), reason, opcode)
 
 
-def _violation(found: list[tuple[Machine, Conflict]]) -> Judgement:
+def _violation(found: list[tuple[Machine, Conflict]], base: Machine) -> Judgement:
     run, conflict = found[0]
     a, b = conflict.earlier, conflict.later
     place = run.label(b.memory << 24 | max(a.low, b.low))
     message = f"{role_of(run, b.warp)} {_does(run, b)} {place} while {role_of(run, a.warp)} may still {_do(run, a)} it"
     if len(found) > 1:
         message += f", and {len(found) - 1} more such pair(s)"
+    if run is not base:
+        message += f" (with {run.script.text})"
     steps: list[WitnessStep] = [step(run, a.warp, a.instr, f"{warp_text(run, a.warp)} {_does(run, a)} {place}")]
     wait = last_wait(run, b)
     if wait is not None:

@@ -120,7 +120,14 @@ def _violation(reads: list[LateRead]) -> Judgement:
 
 
 def _parities(lost: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    return sorted({(phase & 1, low, high) for phase, low, high in lost})
+    """(parity of the phase, low, high) with touching column ranges joined."""
+    merged: list[tuple[int, int, int]] = []
+    for parity, low, high in sorted({(phase & 1, low, high) for phase, low, high in lost}):
+        if merged and merged[-1][0] == parity and low <= merged[-1][2]:
+            merged[-1] = (parity, merged[-1][1], max(high, merged[-1][2]))
+        else:
+            merged.append((parity, low, high))
+    return merged
 
 
 def _overlap(read: LateRead) -> tuple[int, int]:

@@ -22,8 +22,8 @@ class Protocol:
     """Runs of a kernel, sorted by what they are evidence of.
 
     `runs` ended and exercise what verdicts rest on, the base run first. `corners` ended too, with less work (zero trips
-    of some loop). `hangs` got stuck although every input was known and no run that ended covers what they did.
-    `reason` says why there is no base run.
+    of some loop); `partial` runs lack an input at some point, what came before is real. `hangs` got stuck although
+    every input was known and no run that ended covers what they did. `reason` says why there is no base run.
     """
 
     def __init__(self, model: KernelModel, search: Search | None, tried: list[Machine], reason: str) -> None:
@@ -34,6 +34,8 @@ class Protocol:
         ended = [run for run in search.ended() if run.sized == search.sized] if search is not None else []
         self.runs = tuple(run for run in ended if run.visited >= ended[0].visited)[:_CONFIRMED]
         self.corners = tuple(run for run in ended if run not in self.runs)
+        made = search.runs if search is not None else []
+        self.partial = tuple(run for run in made if run.problem is not None and run.time <= run.limit)
         stuck = [run for run in tried if run.problem is None and run.stuck]
         alone = [run for run in stuck if not any(run.visited <= other.visited for other in ended)]
         self.hangs = tuple(sorted(alone, key=merit, reverse=True))
@@ -70,21 +72,26 @@ class Protocol:
     def early(self) -> tuple[tuple[Machine, Early], ...]:
         """Signals that may land in another phase than the one they are meant for."""
         return tuple(
-            (run, early)
-            for run in self.runs[:1]
-            for key, early in run.signals.early.items()
-            if all(key in other.signals.early for other in self.runs)
+            (group[0], early)
+            for group in self._groups()
+            for key, early in group[0].signals.early.items()
+            if all(key in other.signals.early for other in group)
         )
 
     @cached_property
     def excess(self) -> tuple[tuple[Machine, Excess], ...]:
         """Arrivals beyond a barrier's count."""
         return tuple(
-            (run, excess)
-            for run in self.runs[:1]
-            for key, excess in run.signals.excess.items()
-            if all(key in other.signals.excess for other in self.runs)
+            (group[0], excess)
+            for group in self._groups()
+            for key, excess in group[0].signals.excess.items()
+            if all(key in other.signals.excess for other in group)
         )
+
+    def _groups(self) -> list[tuple[Machine, ...]]:
+        """Runs that must agree before something is reported: the base runs, and those that got stuck."""
+        stuck = self.hangs[:_CONFIRMED] if self.hang is not None and not self.guessed_cluster else ()
+        return [group for group in (self.runs, stuck) if group]
 
     @property
     def doubt(self) -> str:

@@ -20,6 +20,7 @@ class Blame(enum.Enum):
 
     ARRIVALS = "arrivals"  # everybody who can arrive has, and the count is not reached
     BYTES = "bytes"  # all arrivals are in, but expected and delivered bytes differ
+    NOBODY = "nobody"  # no code signals it
     OTHERS = "others"  # those who should signal are stuck themselves
 
 
@@ -66,10 +67,11 @@ def _blame(run: Machine, barrier: MBarrier) -> Blame:
     if phase.pending <= 0:
         return Blame.BYTES if barrier.carry else Blame.OTHERS
     arrived = {a.warp for a in phase.arrivals if a.count}
-    if not arrived:
-        complete = phase.delivered and phase.delivered >= phase.expected
-        return Blame.ARRIVALS if complete else Blame.OTHERS
     able = _able(run, barrier)
+    if not arrived:
+        if phase.guessed or (phase.delivered and phase.delivered >= phase.expected):
+            return Blame.ARRIVALS
+        return Blame.NOBODY if able is not None and not able else Blame.OTHERS
     return Blame.ARRIVALS if able is not None and able <= arrived else Blame.OTHERS
 
 

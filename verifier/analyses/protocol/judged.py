@@ -77,13 +77,13 @@ def handovers(protocol: Protocol) -> set[tuple[int, int]]:
 def races(protocol: Protocol) -> dict[int, list[tuple[Machine, Conflict]]]:
     """Later instruction -> unordered accesses of shared memory.
 
-    Races of base runs must show in all of them. A corner case (zero trips) that ended is as good, if two show it.
+    Races of base runs must show in all of them; those of a corner case (zero trips) in two runs.
     """
     found: dict[int, list[tuple[Machine, Conflict]]] = {}
     groups = [protocol.runs] if protocol.runs else []
-    for run in protocol.corners:
-        others = tuple(other for other in (*protocol.corners, *protocol.runs) if other is not run)
-        groups.append((run, *others))
+    everything = (*protocol.runs, *protocol.corners, *protocol.partial)
+    for run in (*protocol.corners, *protocol.partial):
+        groups.append((run, *(other for other in everything if other is not run)))
     for index, group in enumerate(groups):
         base, rest = group[0], group[1:]
         for conflict in base.traffic.conflicts.values():

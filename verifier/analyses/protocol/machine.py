@@ -53,14 +53,18 @@ class Machine:
         return self.start.label(address)
 
     def run(self) -> None:
-        """Run every fiber until it blocks, round and round, until all have ended or none can go on."""
+        """Run every fiber until it blocks, round and round, until all have ended or none can go on.
+
+        A fiber that needs something the script does not say stops there; the others go on without it.
+        """
         ready = self.ready
-        try:
-            while ready or self.signals.release_held():
-                if ready:
-                    self._advance(ready.popleft())
-        except Undecided as reason:
-            self.problem = reason.reason
+        while (ready or self.signals.release_held()) and self.time <= self.limit:
+            if not ready:
+                continue
+            try:
+                self._advance(ready.popleft())
+            except Undecided as reason:
+                self.problem = self.problem or reason.reason
 
     @property
     def ended(self) -> bool:

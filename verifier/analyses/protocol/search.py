@@ -20,6 +20,7 @@ _SCALARS = (8, 128, 1024, 4, 512, 2, 256, 1)
 _GRIDS = (1024, 256, 16, 1)
 _RAISED = (640, 128, 2048)
 _SHORT = 20_000
+_CORNERS = 6
 _STEP = 256
 _TILES = 2 * WANTED_PHASES
 
@@ -68,9 +69,7 @@ class Search:
         for script in self._variations(best.script):
             if self._spent < 2 * STEP_BUDGET and self.attempt(script).ended:
                 break
-        for script in self._corners(best.script):
-            if self._spent < 2 * STEP_BUDGET:
-                self.attempt(script)
+        self._visit_corners(best)
 
     def _base(self) -> Machine | None:
         """The best of a few uniform scripts."""
@@ -118,10 +117,16 @@ class Search:
         for scalar, step in ((script.scalar, 384), (12, 256), (16, 512), (script.scalar, 256)):
             yield Script(scalar=scalar, step=step, tiles=script.tiles + 1, grid=(x + x // 2, y, z), named=script.named)
 
-    def _corners(self, script: Script) -> Iterator[Script]:
-        """Loops that run not at all: one parameter zero, or no second work item."""
-        for key in self.knobs()[:6]:
-            yield script.with_value(key, 0)
+    def _visit_corners(self, best: Machine) -> None:
+        """Loops that run not at all: one parameter zero at a time. What is new there is confirmed by a second run."""
+        for key in self.knobs()[:_CORNERS]:
+            if self._spent > 2 * STEP_BUDGET:
+                return
+            run = self.attempt(best.script.with_value(key, 0))
+            if run.traffic.conflicts.keys() - best.traffic.conflicts.keys():
+                for script in self._variations(best.script):
+                    self.attempt(script.with_value(key, 0))
+                    break
 
     def _merit(self, run: Machine) -> Score:
         return merit(run)

@@ -136,6 +136,8 @@ class Slicer:
             return
         self._add(event.instr)
         self._need(event.instr, operand_registers(event))
+        if event.kind is Kind.TMEM_MMA:
+            self._need(event.instr, set(event.registers))
 
     def _add(self, index: int) -> None:
         """Keep an instruction, its guards, and the branches it hangs on."""

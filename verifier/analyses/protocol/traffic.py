@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import msgspec
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.fiber import Fiber, Warp
 from verifier.analyses.protocol.shadow import Access, ByteShadow, Conflict
-from verifier.analyses.protocol.values import Lanes, LaneValue, Scalar, Unknown, pick
+from verifier.analyses.protocol.values import Lanes, LaneValue, Parts, Scalar, Unknown, pick
 
 if TYPE_CHECKING:
     from verifier.analyses.protocol.machine import Machine
@@ -21,10 +22,11 @@ _COPIED = Unknown("shared memory that a bulk copy wrote")
 
 
 class Boxes(msgspec.Struct, frozen=True):
-    """Bytes of one copy through each tensor map, and of each store."""
+    """Bytes of one copy through each tensor map, and of each store; and where loads go: offset -> bytes."""
 
     loads: dict[int, int] = {}
     stores: dict[int, int] = {}
+    stages: dict[int, int] = {}
 
 
 class Traffic:
@@ -33,6 +35,7 @@ class Traffic:
     def __init__(self, machine: Machine, boxes: Boxes) -> None:
         self._machine = machine
         self._boxes = boxes
+        self._starts = sorted(boxes.stages)
         self._counters: dict[int, int] = {}
         self._cancels: dict[int, int] = {}
         self._counts: dict[int, int] = {}
@@ -143,7 +146,29 @@ class Traffic:
             self._machine.signals.deliver(warp, barrier, CLC_BYTES, instr, {component: done})
 
     def read_operand(self, warp: Warp, descriptor: LaneValue, instr: int, pair: bool) -> None:
-        """An MMA reads a stage of shared memory through a matrix descriptor."""
+        """An MMA reads the stage of shared memory that a matrix descriptor points into.
+
+        Bits 0-13 of the descriptor are the address in units of 16 bytes (PTX ISA 9.4, 9.7.18.4.1).
+        """
+        if isinstance(descriptor, Parts) and isinstance(descriptor.low, int):
+            descriptor = descriptor.low
+        if not isinstance(descriptor, int):
+            return
+        stage = self._stage((descriptor & 0x3FFF) << 4)
+        if stage is None:
+            return
+        component, done = self._machine.tmem.pipe(warp)
+        for rank in (warp.cta & ~1, warp.cta | 1) if pair else (warp.cta,):
+            if rank in self._machine.ctas:
+                address = rank << RANK_SHIFT | stage
+                self._record(warp, address, self._boxes.stages[stage], False, instr, component, done, None)
+
+    def _stage(self, offset: int) -> int | None:
+        """Start of the stage that an offset lies in."""
+        index = bisect_right(self._starts, offset) - 1
+        if index < 0 or offset >= self._starts[index] + self._boxes.stages[self._starts[index]]:
+            return None
+        return self._starts[index]
 
     def _record(
         self,

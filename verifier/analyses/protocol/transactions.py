@@ -105,7 +105,10 @@ def balance_bytes(run: Machine) -> Bytes:
     equations = {e for b in balances for e in b.equations if e.maps}
     boxes = _solve(equations, bounds)
     stores = _bounds((source, key) for (_, source), key in run.traffic.stores.items())
-    return Bytes(Boxes(boxes, stores), bounds, balances)
+    stages = {
+        to & OFFSET_MASK: boxes[key] for key, places in run.traffic.targets.items() if key in boxes for to in places
+    }
+    return Bytes(Boxes(boxes, stores, stages), bounds, balances)
 
 
 def _balances(run: Machine) -> Iterable[Balance]:
