@@ -17,10 +17,12 @@ from verifier.errors import InputError, ParseError
 from verifier.parse import ptx_text
 from verifier.parse.ptx_ast import (
     Directive,
+    FileDecl,
     FunctionHeader,
     Guard,
     Instruction,
     Label,
+    Loc,
     Param,
     PtxFile,
     ScopeBegin,
@@ -28,8 +30,14 @@ from verifier.parse.ptx_ast import (
     Statement,
 )
 from verifier.parse.ptx_shapes import PtxShapes, default_shapes
-from verifier.parse.ptx_text import Rejected
+from verifier.parse.ptx_text import BLANKS, Rejected
 from verifier.parse.source import Source, Span
+
+PROBE = 1 << 18
+"""Characters at the start of a huge text that are tried first."""
+
+MAX_STATEMENT = 200_000
+"""Most characters of a statement in a function body that Lark is asked to read."""
 
 _CALLS = ("call", "call.uni")
 
@@ -40,11 +48,24 @@ def parse_ptx(source: Source, shapes: PtxShapes | None = None) -> PtxFile:
     `shapes` is the memo to use, by default the one that this process shares; `PtxShapes()` is an empty one.
     """
     known = default_shapes() if shapes is None else shapes
+    if len(source.text) > 2 * PROBE:
+        _probe(source, known)
     statements = _Reader(source, known).read()
     known.trim()
     if not statements:
         raise _empty(source)
     return PtxFile(source, tuple(statements))
+
+
+def _probe(source: Source, shapes: PtxShapes) -> None:
+    """Look at the start of a huge text, where most of what is no PTX fails, before doing anything with all of it."""
+    start = Source(source.name, source.text[:PROBE])
+    try:
+        _Reader(start, shapes).read()
+    except ParseError as error:
+        middle = (start.line_of(PROBE // 2), start.column_of(PROBE // 2))
+        if (error.line, error.column) < middle:
+            parse_ptx_reference(source)
 
 
 def parse_ptx_reference(source: Source) -> PtxFile:
@@ -86,6 +107,8 @@ class _Reader:
                 at = self._body(at) if self._depth else self._module_item(at)
         except _Stuck as stuck:
             at = stuck.at
+            if self._out and isinstance(self._out[-1], (Directive, FileDecl, Loc)):
+                at = self._out.pop().span.start  # has no end mark: what follows may have been meant for it
         else:
             if not self._depth:
                 return self._out
@@ -95,9 +118,26 @@ class _Reader:
         """Statements from offset `at` on, by Lark, which first has to be brought to this place."""
         from verifier.parse.ptx_lark import engine
 
-        way = f".func f()\n{'{' * self._depth}" if self._depth else ""
-        skip = 1 + self._depth if self._depth else 0
-        return engine().statements(self._source, way + self._source.text[at:], at - len(way))[skip:]
+        text = self._text[at:]
+        depth = self._depth if text.strip(BLANKS) else min(self._depth, 2)
+        way = f".func f()\n{'{' * depth}" if depth else "\n" * bool(at)  # else it would seem to start the file
+        if depth and len(text) > MAX_STATEMENT and ";" not in text[:MAX_STATEMENT]:
+            self._endless(way, at)
+        return engine().statements(self._source, way + text, at - len(way))[1 + depth if depth else 0 :]
+
+    def _endless(self, way: str, at: int) -> None:
+        """Raise `ParseError`: no statement ends where one should, or there is an error in it before that."""
+        from verifier.parse.ptx_lark import engine
+
+        cut = at + MAX_STATEMENT
+        last = (self._source.line_of(cut), self._source.column_of(cut))
+        try:
+            engine().statements(self._source, way + self._text[at:cut], at - len(way))
+        except ParseError as error:
+            if (error.line, error.column) < last:
+                raise
+        what = f"no ';' in {MAX_STATEMENT} characters"
+        raise ParseError(what, file=self._source.name, line=last[0], column=last[1], expected=("';'",))
 
     # module level
 
@@ -145,7 +185,7 @@ class _Reader:
         linkage, kind, returns, name, params, directives, follows = match.groups()
         brace = match.start(7)
         defined = follows == "{"
-        end = start + len(self._text[start:brace].rstrip()) if defined else brace + 1
+        end = start + len(self._text[start:brace].rstrip(BLANKS)) if defined else brace + 1
         part = self._shapes.part
         self._out.append(
             FunctionHeader(
@@ -168,9 +208,9 @@ class _Reader:
         return brace + 1
 
     def _params(self, text: str | None) -> tuple[Param, ...]:
-        if text is None or not text[1:-1].strip():
+        if text is None or not text[1:-1].strip(BLANKS):
             return ()
-        return tuple(cast(Param, self._shapes.part("p", piece.strip())) for piece in text[1:-1].split(","))
+        return tuple(cast(Param, self._shapes.part("p", piece.strip(BLANKS))) for piece in text[1:-1].split(","))
 
     def _section(self, start: int) -> int:
         head = ptx_text.SECTION_HEAD.match(self._text, start)
@@ -203,6 +243,7 @@ class _Reader:
                     return at
                 continue
             guard, opcode, text = match.group(1, 2, 3)
+            text = text.strip(BLANKS)
             start, at = match.start(2 if guard is None else 1), match.end()
             parts = split(text)
             leaves = parts[1::2]
@@ -223,7 +264,7 @@ class _Reader:
         guard = self._guards.get(text)
         if guard is None:
             name = text[1:].strip()
-            guard = Guard(name.lstrip("!").strip(), name.startswith("!"))
+            guard = Guard(name.lstrip("!").strip(BLANKS), name.startswith("!"))
             self._guards[text] = guard
         return guard
 

@@ -224,7 +224,7 @@ class Builder(Operands):
         return self.text_of(children[0]), dims, initializer
 
     def dimension(self, children: Children) -> tuple[int | None]:
-        return (self.as_int(children[0], 0) if children else None,)
+        return (self.as_int(children[1], start_of(children[0])) if len(children) == 2 else None,)
 
     def initializer(self, children: Children) -> str:
         return "".join(str(item) for item in children)

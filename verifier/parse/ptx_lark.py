@@ -5,11 +5,12 @@ Lark's own error types stop here; what leaves is `ParseError` with a position in
 
 from __future__ import annotations
 
+import re
 import threading
 from functools import cache
 from typing import cast
 
-from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Lark, UnexpectedInput, UnexpectedToken
 
 from verifier.errors import ParseError
 from verifier.parse.ptx_ast import Param, Statement
@@ -20,26 +21,36 @@ from verifier.parse.source import Source
 
 _STARTS = ["file", "body", "param", "header_directive"]
 
-_EXPECTED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("a statement", ("DOTTED",)),
-    ("a directive", ("VERSION", "ENTRY")),
-    ("an instruction", ("WORD",)),
-    ("an operand", ("LSQB", "SINK")),
-    ("a name", ("NAME",)),
-    ("a number", ("INT", "FLOAT", "VERSION_NUMBER")),
-    ("a string", ("STRING",)),
-    ("a type such as '.b32'", ("DATA_TYPE",)),
-    ("a parameter", ("PARAM",)),
-    ("'{'", ("LBRACE",)),
-    ("'}'", ("RBRACE",)),
-    ("'('", ("LPAR",)),
-    ("')'", ("RPAR",)),
-    ("']'", ("RSQB",)),
-    ("','", ("COMMA",)),
-    ("':'", ("COLON",)),
-    ("';'", ("SEMI",)),
-    ("the end of the file", ("$END",)),
+_OPERAND = {"NAME", "INT", "FLOAT", "SINK", "LBRACE", "LPAR", "LSQB", "NOT", "SIGN", "TILDE"}
+_CLOSERS = {"RBRACE", "RPAR", "RSQB", "COMMA", "COLON", "SEMI", "EQUAL"}
+
+_EXPECTED: tuple[tuple[str, set[str]], ...] = (
+    ("a statement", {"DOTTED", "LBRACE"}),
+    ("an opcode", {"DOTTED"}),
+    ("a directive", {"VERSION"}),
+    ("an operand", {"NAME", "INT", "SINK"}),
+    ("a name", {"NAME"}),
+    ("a number", {"INT"}),
+    ("a version such as '9.0'", {"VERSION_NUMBER"}),
+    ("a string", {"STRING"}),
+    ("a section name", {"SECTION_NAME"}),
+    ("a type such as '.b32'", {"DATA_TYPE"}),
+    ("a parameter", {"PARAM"}),
+    ("'{'", {"LBRACE"}),
+    ("'}'", {"RBRACE"}),
+    ("'('", {"LPAR"}),
+    ("')'", {"RPAR"}),
+    ("']'", {"RSQB"}),
+    ("','", {"COMMA"}),
+    ("':'", {"COLON"}),
+    ("'='", {"EQUAL"}),
+    ("';'", {"SEMI"}),
 )
+"""What to call a set of terminals. A whole statement, directive or operand stands for all that can begin it."""
+
+
+_WORD = re.compile(r"[\w$%.]{1,40}|[\s\S]", re.ASCII)
+"""What to quote of a text that is not accepted."""
 
 
 class Engine:
@@ -82,25 +93,33 @@ def engine() -> Engine:
 
 
 def _explain(error: UnexpectedInput, source: Source, length: int, base: int) -> ParseError:
-    if isinstance(error, UnexpectedToken):
-        at_end = error.token.type == "$END"
-        at = base + (length if at_end else start_of(error.token))
-        what = "unexpected end of file" if at_end else f"unexpected {_quote(error.token.value)}"
-        terminals = set(error.expected)
-    else:
-        assert isinstance(error, UnexpectedCharacters)
-        at = base + cast(int, error.pos_in_stream)
-        what = f"unexpected {_quote(error.char)}"
-        terminals = set(error.allowed)
+    token = error.token if isinstance(error, UnexpectedToken) else None
+    at = base + (cast(int, error.pos_in_stream) if token is None else start_of(token))
+    what = _what_is_at(source.text, at)
+    if token is not None and token.type == "$END":
+        at, what = base + length, "unexpected end of file"
     line, column = source.line_of(max(at, 0)), source.column_of(max(at, 0))
+    terminals: set[str] = error.interactive_parser.accepts()  # type: ignore[no-untyped-call]
     return ParseError(what, file=source.name, line=line, column=column, expected=_expected(terminals))
 
 
-def _quote(text: str) -> str:
-    first = text.split("\n", 1)[0]
-    shown = first if len(first) <= 32 else first[:32] + "..."
-    return repr(shown) if not shown.isprintable() else f"'{shown}'"
+def _what_is_at(text: str, at: int) -> str:
+    if text.startswith("/*", at):
+        return "a comment without end"
+    if text.startswith('"', at):
+        return "a string without end" if text.find('"', at + 1) == -1 else "unexpected string"
+    word = _WORD.match(text, at)
+    shown = word[0] if word else ""
+    return f"unexpected '{shown}'" if shown.isprintable() else f"unexpected {shown!r}"
 
 
 def _expected(terminals: set[str]) -> tuple[str, ...]:
-    return tuple(words for words, names in _EXPECTED if terminals.intersection(names))
+    words = []
+    for phrase, needed in _EXPECTED:
+        if needed <= terminals:
+            words.append(phrase)
+            if "DOTTED" in needed or "VERSION" in needed:
+                terminals &= _CLOSERS
+            elif "SINK" in needed:
+                terminals -= _OPERAND
+    return tuple(words)

@@ -38,6 +38,7 @@ class Leaves:
         self._source = Source("", "")
         self._base = 0
         self._holes: dict[int, tuple[int, str]] | None = None
+        self._texts: dict[int, str] = {}
 
     def begin(self, source: Source, base: int = 0, holes: dict[int, tuple[int, str]] | None = None) -> None:
         """Prepare for one parse. Offsets are moved by `base`; `holes` maps an offset to (index, text) of its leaf."""
@@ -45,6 +46,7 @@ class Leaves:
         self._source = source
         self._base = base
         self._holes = holes
+        self._texts = dict((holes or {}).values())
 
     def fail(self, offset: int, what: str) -> NoReturn:
         at = max(offset + self._base, 0)
@@ -94,11 +96,11 @@ class Leaves:
 
     def as_int(self, value: Imm, near: int) -> int:
         """The integer that a constant denotes; `near` is where to complain."""
-        if isinstance(value, Hole):
-            return cast(int, Hole("x", value.index))
-        if not isinstance(value.value, int):
+        hole = value if isinstance(value, Hole) else None
+        number = literals.decode(self._texts[hole.index]) if hole else value.value
+        if not isinstance(number, int):
             self.fail(near, "an integer is needed here")
-        return value.value
+        return cast(int, Hole("x", hole.index)) if hole else number
 
     def _hole(self, role: str, start: int, text: str) -> Hole:
         index, leaf = (self._holes or {}).get(start, (-1, ""))

@@ -56,6 +56,8 @@ def wrap64(value: int) -> int:
 
 def cast(kind: str, value: int | float) -> int:
     """`(.s64) value` or `(.u64) value`."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise LiteralError("this value has no integer form")
     bits = int(value) & ((1 << 64) - 1)
     return bits - (1 << 64) if kind == ".s64" and bits >> 63 else bits
 

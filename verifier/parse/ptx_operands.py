@@ -93,7 +93,10 @@ class Operands(Leaves):
     def cast(self, children: Children) -> Imm:
         kind, value = children
         self._known(value)
-        return Imm(literals.cast(kind.value, value.value), f"({kind.value}){value.text}")
+        try:
+            return Imm(literals.cast(kind.value, value.value), f"({kind.value}){value.text}")
+        except literals.LiteralError as error:
+            self.fail(start_of(kind), str(error))
 
     def _fold(self, items: Children, near: int) -> Imm:
         flat: list[Imm | str] = []

@@ -18,23 +18,12 @@ from verifier.parse.ptx_template import Template
 from verifier.parse.shapes import write_memo
 from verifier.parse.source import Source
 
-_SAMPLES = {"N": "%r1", "D": "%v.x", "I": "7", "M": "-7", "F": "1.5", "G": "-1.5", "S": '"s"', "A": "= 7"}
-"""A leaf of each kind."""
-
-
-def sample(shape: str) -> tuple[str, str]:
-    """The kind of a stored shape, and a text that has it."""
-    head, *between = shape.split("\0")
-    leaves = [_SAMPLES[kind] for kind in head[1:]] or [_SAMPLES["N"]] * (len(between) - 1)
-    text = between[0] + "".join(leaf + fixed for leaf, fixed in zip(leaves, between[1:], strict=True))
-    return head[0], text
-
 
 def relearned(shapes: Iterable[str]) -> dict[str, Template]:
     """What Lark makes of each of these shapes today; shapes that it no longer accepts raise `Rejected`."""
     table = {}
     for shape in shapes:
-        template = learn(*sample(shape))
+        template = learn(shape)
         if template is not None:
             table[shape] = template
     return table

@@ -37,6 +37,9 @@ _STARTS = {"i": "body", "c": "body", "b": "body", "m": "file", "w": "file", "p":
 """Kinds of text: operands, operands of a call, body directive, module directive, the same kept whole, parameter,
 directive of a function header."""
 
+_SAMPLES = {"N": "%r1", "D": "%v.x", "I": "7", "M": "-7", "F": "1.5", "G": "-1.5", "S": '"s"', "A": "= 7"}
+"""A leaf of each kind."""
+
 _FRAMES = {"i": ("o ", ";"), "c": ("call ", ";")}
 """What makes a statement of operands."""
 
@@ -64,7 +67,7 @@ class PtxShapes:
         """What `text` says. Raises `Rejected` when Lark has to see more than this text."""
         parts = [text] if kind == "w" else ptx_text.LEAF.split(text)
         leaves = parts[1::2]
-        build = self._find(kind, parts, text)
+        build = self._find(kind, parts)
         if build is None:
             raise Rejected
         operands = [_NO_OPERAND if leaf[0] in '"=' else self.objects[leaf] for leaf in leaves]
@@ -74,9 +77,9 @@ class PtxShapes:
         """How to build the operands in `text`; None when only Lark can. Raises `Rejected`."""
         parts = ptx_text.LEAF.split(text)
         if call:
-            return self._find("c", parts, text)
+            return self._find("c", parts)
         between = "\0".join(parts[::2])
-        build = self._stored("i\0" + between, len(parts) // 2) or self._find("i", parts, text)
+        build = self._stored("i\0" + between, len(parts) // 2) or self._find("i", parts)
         if build is not None and "i\0" + between in self.memo.table:
             self.common[between] = build
         return build
@@ -87,13 +90,13 @@ class PtxShapes:
             self.objects.clear()
             self._kinds.clear()
 
-    def _find(self, kind: str, parts: list[str], text: str) -> Build | None:
+    def _find(self, kind: str, parts: list[str]) -> Build | None:
         shape = f"{kind}{''.join(map(self._kinds.__getitem__, parts[1::2]))}\0" + "\0".join(parts[::2])
         if shape in self._built:
             return self._built[shape]
         build = self._stored(shape, len(parts) // 2)
         if build is None and "?" not in shape.split("\0", 1)[0]:
-            build = self._learn(kind, shape, parts, text)
+            build = self._learn(kind, shape, parts)
         self._built[shape] = build
         return build
 
@@ -107,8 +110,8 @@ class PtxShapes:
             del self.memo.table[shape]
             return None
 
-    def _learn(self, kind: str, shape: str, parts: list[str], text: str) -> Build | None:
-        template = learn(kind, text)
+    def _learn(self, kind: str, shape: str, parts: list[str]) -> Build | None:
+        template = learn(shape)
         if template is None:
             return None
         if kind == "i" and takes_any_operand(template):
@@ -116,11 +119,21 @@ class PtxShapes:
         return compile_template(self.memo.learn(shape, template), len(parts) // 2)
 
 
-def learn(kind: str, text: str) -> Template | None:
-    """What Lark makes of a text of this kind; None when that is not a function of its leaves. Raises `Rejected`."""
+def sample(shape: str) -> str:
+    """The shortest text of a shape."""
+    head, *between = shape.split("\0")
+    leaves = [_SAMPLES[kind] for kind in head[1:]] or [_SAMPLES["N"]] * (len(between) - 1)
+    return between[0] + "".join(leaf + fixed for leaf, fixed in zip(leaves, between[1:], strict=True))
+
+
+def learn(shape: str) -> Template | None:
+    """What Lark makes of a text of this shape; None when that is not a function of its leaves. Raises `Rejected`."""
     from verifier.parse.ptx_lark import engine
     from verifier.parse.ptx_leaves import Unlearnable
 
+    if "\ufeff" in shape:  # a byte-order mark is nothing at the start of a text, and that is what Lark sees here
+        raise Rejected
+    kind, text = shape[0], sample(shape)
     before, after = _FRAMES.get(kind, ("", ""))
     holes = None if kind == "w" else _holes(text, len(before))
     try:

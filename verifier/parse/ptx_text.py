@@ -12,6 +12,8 @@ from verifier.parse import ptx_literals as literals
 from verifier.parse.ptx_ast import Imm, Name, Operand
 from verifier.parse.shapes import grammar_text
 
+BLANKS = " \t\r\n\f\v"
+
 
 @cache
 def terminal(name: str) -> str:
@@ -23,32 +25,35 @@ def terminal(name: str) -> str:
 
 _NAME = terminal("NAME")
 _STRING = terminal("STRING")
-_OPCODE = r"[A-Za-z]\w*(?:\.\w+(?:::\w+)*)*"
-_WORD = r"(?:[A-Za-z][\w$]*|[_$%][\w$]+)"
-_DIGITS = r"\d\w*"
-_LINKAGE = r"(?:\.(?:extern|visible|weak|common)\s*)*"
-_STRINGS = rf"{_STRING}(?:\s*,\s*{_STRING})*"
+_OPCODE = r"[A-Za-z]\w{0,255}(?:\.\w{1,255}(?:::\w{1,255}){0,7}){0,63}"
+_WORD = rf"(?:{terminal('WORD')}|{terminal('SYMBOL')})"
+_DIGITS = r"\d\w{0,255}(?![\w$.])"
+_LINKAGE = r"(?:\.(?:extern|visible|weak|common)\s*){0,4}"
+_STRINGS = rf"{_STRING}(?:\s*,\s*{_STRING}){{0,31}}"
 
-COMMENT = re.compile(r'"[^"]*"|//[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|#[^\n]*')
-"""Comments and line markers; strings too, so that a `//` in a path is not taken for a comment."""
+_GOES_ON = r"[\w$.]|\s*,"
+"""What must not follow a directive that has no end mark of its own."""
+
+_OPENER = re.compile(r'["#]|//|/\*')
+"""Where a comment or a line marker may begin; strings too, so that a `//` in a path is not taken for a comment."""
 
 _FRESH = r"(?<![.\w$%])"
 LEAF = re.compile(
     rf"({_STRING}|(?:-|{_FRESH})\.?\d[\w$.]*(?:(?<=[eE])[+-]\d+)?"
-    rf"|=[^;\"]*|{_FRESH}(?!(?:function_name|inlined_at)\b){_NAME})",
+    rf"|=[^;\"\0]*|{_FRESH}(?!(?:function_name|inlined_at)\b){_NAME})",
     re.ASCII,
 )
 """A name, number, string or initializer. `split` gives what is fixed and what varies in turn."""
 
-_DECLARATION = rf"{_LINKAGE}\.(?:reg|param|shared|global|const|local|tex)\b[^;\"]*;"
+_DECLARATION = rf"{_LINKAGE}\.(?:reg|param|shared|global|const|local|tex)\b[^;\"\0]*;"
 _LOC = (
     rf"\.loc\s+{_DIGITS}\s+{_DIGITS}\s+{_DIGITS}(?:\s*,\s*function_name\s+{_NAME}(?:\s*[+-]\s*{_DIGITS})?"
-    rf"\s*,\s*inlined_at\s+{_DIGITS}\s+{_DIGITS}\s+{_DIGITS})?"
+    rf"\s*,\s*inlined_at\s+{_DIGITS}\s+{_DIGITS}\s+{_DIGITS})?(?!{_GOES_ON})"
 )
-_TARGETS = rf"{_WORD}\s*:\s*\.(?:branchtargets|calltargets|callprototype)\b[^;\"]*;"
+_TARGETS = rf"{_WORD}\s*:\s*\.(?:branchtargets|calltargets|callprototype)\b[^;\"\0]*;"
 
 BODY = re.compile(
-    rf"\s*(?:(@\s*!?\s*{_NAME}\s+)?({_OPCODE})(?![\w$%]|\s*[:.])\s*([^;\"]*);"
+    rf"\s*(?:(@\s*(?:!\s*)?{_NAME}\s+)?({_OPCODE})(?![\w$%]|\s*[:.])([^;\"\0]*);"
     rf"|({_WORD})\s*:(?!:|\s*\.(?:branchtargets|calltargets|callprototype)\b)"
     rf"|([{{}}])"
     rf"|({_LOC}|{_DECLARATION}|{_TARGETS}|\.pragma\s*{_STRINGS}\s*;)"
@@ -60,20 +65,21 @@ BODY = re.compile(
 INSTRUCTION, LABEL, BRACE, DIRECTIVE = 3, 4, 5, 6
 """`lastindex` of a match of `BODY`."""
 
+_PERFORMANCE = rf"\.[a-z][a-z0-9_]{{0,255}}(?:\s+{_DIGITS}(?:\s*,\s*{_DIGITS}){{0,15}})?"
 HEADER = re.compile(
-    rf"({_LINKAGE})\.(entry|func)\b\s*(?:(\([^()]*\))\s*)?({_NAME})\s*(\([^()]*\))?"
-    rf"((?:\s*\.[a-z][a-z0-9_]*(?:\s+{_DIGITS}(?:\s*,\s*{_DIGITS})*)?)*)\s*([{{;])",
+    rf"({_LINKAGE})\.(entry|func)\b\s*(?:(\([^()\0]*\))\s*)?({_NAME})(?![\w$.])(?:\s*(\([^()\0]*\)))?"
+    rf"((?:\s*{_PERFORMANCE}){{0,63}})\s*([{{;])",
     re.ASCII,
 )
 """A function header: linkage, kind, returns, name, parameters, directives, what follows it."""
 
-HEADER_DIRECTIVE = re.compile(rf"\.[a-z][a-z0-9_]*(?:\s+{_DIGITS}(?:\s*,\s*{_DIGITS})*)?", re.ASCII)
+HEADER_DIRECTIVE = re.compile(_PERFORMANCE, re.ASCII)
 
 MODULE = re.compile(
     rf"\s*(?:({_LINKAGE}\.(?:entry|func)\b)"
-    rf"|(\.version\s+[\w.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\w+)"
-    rf"|(\.file\s+{_DIGITS}\s*{_STRING}(?:\s*,\s*{_DIGITS}\s*,\s*{_DIGITS})?|{_DECLARATION}"
-    rf"|\.pragma\s*{_STRINGS}\s*;|\.alias\b[^;\"]*;)"
+    rf"|(\.version\s+[\d.]+(?!{_GOES_ON})|\.target\s+\w+(?:\s*,\s*\w+){{0,31}}(?!{_GOES_ON})|\.address_size\s+\w+(?!{_GOES_ON}))"
+    rf"|(\.file\s+{_DIGITS}\s*{_STRING}(?:\s*,\s*{_DIGITS}\s*,\s*{_DIGITS})?(?!{_GOES_ON})|{_DECLARATION}"
+    rf"|\.pragma\s*{_STRINGS}\s*;|\.alias\b[^;\"\0]*;)"
     rf"|(\.section\s+\.[A-Za-z_][\w.$]*\s*\{{[^{{}}\"]*\}})"
     rf"|((?<![\s\S])\ufeff|\x00[\x00\s]*\Z|\Z)"
     rf"|(\S))",
@@ -90,7 +96,8 @@ _VALUE = rf"(?:{_NUMBER}|{_SYMBOL})"
 
 SECTION_HEAD = re.compile(rf"\.section\s+({terminal('SECTION_NAME')})\s*\{{", re.ASCII)
 SECTION_ITEM = re.compile(
-    rf"\s*(?:({_WORD})\s*:(?!:)|({terminal('DATA_TYPE')})\s*({_VALUE}(?:\s*,\s*{_VALUE})*)|(\}})|(\S))", re.ASCII
+    rf"\s*(?:({_WORD})\s*:(?!:)|({terminal('DATA_TYPE')})\s*({_VALUE}(?:\s*,\s*{_VALUE}){{0,4095}})|(\}})|(\S))",
+    re.ASCII,
 )
 """One item of a debug section: label | type, values | end | anything else."""
 
@@ -99,18 +106,35 @@ def blank_comments(text: str) -> str:
     """`text` with spaces for comments: every offset stays what it was."""
     if "/" not in text and "#" not in text:
         return text
-    return COMMENT.sub(_blank, text)
+    pieces: list[str] = []
+    kept = 0
+    opener = _OPENER.search(text)
+    while opener is not None:
+        start = opener.start()
+        end = _end_of_comment(text, start, opener[0])
+        if end == 0:
+            break
+        if opener[0] != '"':
+            pieces += (text[kept:start], " " * (end - start))
+            kept = end
+        opener = _OPENER.search(text, end)
+    return "".join((*pieces, text[kept:]))
 
 
-def _blank(match: re.Match[str]) -> str:
-    found = match[0]
-    return found if found[0] == '"' else " " * len(found)
+def _end_of_comment(text: str, start: int, opener: str) -> int:
+    """Offset behind a comment or string; 0 when it does not end, and then nothing after it can be PTX."""
+    if opener == '"':
+        return text.find('"', start + 1) + 1
+    if opener == "/*":
+        end = text.find("*/", start + 2)
+        return 0 if end == -1 else end + 2
+    end = text.find("\n", start)
+    return len(text) if end == -1 else end
 
 
 _BASE = rf"(?:{_NAME}\s*\(\s*{_NAME}\s*\)|{_NAME})(?:\s*[+-]\s*{terminal('INT')})*"
 _INITIAL = rf"(?:[+-]?(?:{terminal('FLOAT')}|{terminal('INT')})|{_BASE}|{terminal('INT')}\s*\(\s*{_BASE}\s*\))"
-_INITIALIZER = re.compile(rf"=\s*(?:{_INITIAL}|\{{\s*{_INITIAL}(?:\s*,\s*{_INITIAL})*\s*\}})\s*")
-"""The initializers that need no Lark: one value, or a flat list."""
+_INITIAL_VALUE = re.compile(_INITIAL, re.ASCII)
 
 
 _NOT_A_NAME = frozenset('"=-.0123456789')
@@ -148,6 +172,12 @@ _INT = re.compile(terminal("INT"))
 _FLOAT = re.compile(terminal("FLOAT"))
 
 
+def _is_plain_initializer(text: str) -> bool:
+    """The initializers that need no Lark: one value, or a flat list."""
+    items = text[1:-1].split(",") if text[:1] == "{" and text[-1:] == "}" else [text]
+    return all(_INITIAL_VALUE.fullmatch(item.strip(BLANKS)) for item in items)
+
+
 def kind_of(leaf: str) -> str:
     """What a leaf is to the grammar: N name, D name with a suffix, S string, I integer, M negative integer, F float,
     G negative float, A initializer, ? none of these."""
@@ -157,7 +187,7 @@ def kind_of(leaf: str) -> str:
     if first == '"':
         return "S"
     if first == "=":
-        return "A" if _INITIALIZER.fullmatch(leaf) else "?"
+        return "A" if _is_plain_initializer(leaf[1:].strip(BLANKS)) else "?"
     if len(leaf) > literals.MAX_DIGITS:
         return "?"
     digits = leaf[1:] if first == "-" else leaf
