@@ -26,13 +26,15 @@ MARKER = "# defect:"
 class Defect:
     """A reported bug that a kernel can be built with, and the rule that must report it.
 
-    `module` holds the line that a finding belongs to, where that is not the kernel's own module.
+    `module` holds the line that a finding belongs to, where that is not the kernel's own module. `also` names rules
+    that report what follows from the defect.
     """
 
     name: str
     rule: str
     summary: str
     module: str = ""
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,21 @@ TGV = MappingProxyType(
     {"m": 8, "n": 2624, "k": 6144, "tile_m": 128, "tile_n": 16, "tile_k": 128, "stages": 6, "split_k": 2}
 )
 
+GROUPED = MappingProxyType(
+    {
+        "rows": 8192,
+        "n": 4096,
+        "k": 2048,
+        "experts": 8,
+        "tile_m": 128,
+        "tile_n": 256,
+        "tile_k": 128,
+        "stages": 4,
+        "store_buffers": 2,
+        "max_ctas": 148,
+    }
+)
+
 HOPPER_SPLITK = MappingProxyType(
     {
         "m": 2048,
@@ -114,7 +131,13 @@ HOPPER_SPLITK = MappingProxyType(
 MAILBOX_DEFECTS = (
     Defect("cta-scope-wait", "SCP301", "acquires the peers' partial sums at CTA scope", "kernels.mailbox"),
     Defect("acquire-cluster-wait", "PRF601", "invalidates L1 on each attempt of the mailbox wait", "kernels.mailbox"),
-    Defect("wait-not-retried", "MBR201", "reads the mailbox after one attempt that may have failed", "kernels.mailbox"),
+    Defect(
+        "wait-not-retried",
+        "MBR201",
+        "reads the mailbox after one attempt that may have failed",
+        "kernels.mailbox",
+        also=("MEM401",),
+    ),
 )
 
 STORE_FENCE_DEFECT = Defect("no-proxy-fence", "PRX402", "stores rows that the async proxy may not see yet")
@@ -133,11 +156,21 @@ OVERLAP_DEFECTS = (
 )
 STORES_DEFECTS = (
     Defect("no-drain", "TMA501", "leaves the kernel while its last stores read shared memory", "kernels.stores"),
-    Defect("late-store-wait", "TMA502", "rewrites a buffer that a store may still read", "kernels.stores"),
+    Defect(
+        "late-store-wait",
+        "TMA502",
+        "rewrites a buffer that a store may still read",
+        "kernels.stores",
+        also=("MEM401",),
+    ),
     dataclasses.replace(STORE_FENCE_DEFECT, module="kernels.stores"),
 )
 PHASE0_DEFECT = Defect(
-    "missing-phase0-wait", "MBR202", "frees TMEM after a wait that may return for the phase before", "kernels.tmem"
+    "missing-phase0-wait",
+    "MBR202",
+    "frees TMEM after a wait that may return for the phase before",
+    "kernels.tmem",
+    also=("TCG104",),
 )
 
 CASES: tuple[KernelCase, ...] = (
@@ -316,7 +349,11 @@ CASES: tuple[KernelCase, ...] = (
             PHASE0_DEFECT,
             *MAILBOX_DEFECTS[:2],
             Defect(
-                "time-limit-trusted", "MBR201", "takes an attempt that gave up for a completed wait", "kernels.mailbox"
+                "time-limit-trusted",
+                "MBR201",
+                "takes an attempt that gave up for a completed wait",
+                "kernels.mailbox",
+                also=("MEM401",),
             ),
         ),
     ),
@@ -344,5 +381,26 @@ CASES: tuple[KernelCase, ...] = (
             Defect("no-gather-fence", "PRX402", "multiplies gathered rows that the async proxy may not see yet"),
             PHASE0_DEFECT,
         ),
+    ),
+    KernelCase(
+        name="grouped_gemm_quant",
+        module="kernels.grouped_gemm_quant",
+        config=GROUPED,
+        archs=(*BLACKWELL, "sm_107a"),
+        defects=(*OVERLAP_DEFECTS, PHASE0_DEFECT),
+    ),
+    KernelCase(
+        name="grouped_gemm_srelu",
+        module="kernels.grouped_gemm_srelu",
+        config=GROUPED,
+        archs=BLACKWELL,
+        defects=(*OVERLAP_DEFECTS, PHASE0_DEFECT),
+    ),
+    KernelCase(
+        name="grouped_gemm_dsrelu",
+        module="kernels.grouped_gemm_dsrelu",
+        config=GROUPED,
+        archs=BLACKWELL,
+        defects=(*OVERLAP_DEFECTS, PHASE0_DEFECT),
     ),
 )

@@ -5,37 +5,53 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from verifier.cli import output, registry, runner
+from verifier.cli.defects import check_defects
 from verifier.cli.options import ARCH, report_options, run_options
 from verifier.cli.parts import LoadOptions
 from verifier.errors import VerifierError
+from verifier.findings import Severity
 
 
 @click.command()
 @click.argument("kernels", nargs=-1, metavar="[KERNEL...]")
 @click.option("--arch", multiple=True, type=ARCH, help="Compile for ARCH. Repeatable; else for all of the kernel.")
 @click.option("--defect", metavar="NAME", help="Build the kernels with this seeded defect; only those that have it.")
+@click.option("--defects", "all_defects", is_flag=True, help="Build every seeded defect: each must be found, alone.")
 @click.option("--list", "list_only", is_flag=True, help="List kernels, architectures and defects, and stop.")
 @click.option("--cache/--no-cache", default=True, help="Take unchanged kernels from the artifact store.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds for a compile.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), default=1, envvar="VERIFIER_JOBS", help="Compiles at a time.")
 @report_options
+@click.pass_context
 def verify(
+    context: click.Context,
+    /,
     kernels: tuple[str, ...],
     arch: tuple[str, ...],
     defect: str | None,
+    all_defects: bool,
     list_only: bool,
     cache: bool,
     timeout: float,
     jobs: int,
     **shared: Any,
 ) -> int:
-    """Compile kernels of kernels/registry.py (all, or each KERNEL named) and check them."""
+    """Compile kernels of kernels/registry.py (all, or each KERNEL named) and check them.
+
+    With --defect a warning is enough for exit code 1, unless --fail-on says otherwise: the defect was put there.
+    """
     known = registry.load_registry()
     if list_only:
         output.emit(registry.describe(known))
         return 0
+    if all_defects:
+        chosen = registry.choose(known, kernels, None)
+        return check_defects(chosen, arch, jobs=jobs, timeout=timeout, cached=cache)
+    if defect is not None and context.get_parameter_source("fail_on") is ParameterSource.DEFAULT:
+        shared["fail_on"] = Severity.WARNING.value
     wanted = registry.requests(registry.choose(known, kernels, defect), arch, defect)
     run = runner.Run(run_options(**shared), LoadOptions())
     for result in registry.compile_all(wanted, jobs=jobs, timeout=timeout, cached=cache):

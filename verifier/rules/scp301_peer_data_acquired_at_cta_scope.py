@@ -58,7 +58,7 @@ from verifier.rules.registry import rule
 from verifier.rules.support import by_profile, proved, step, unknown, violated
 
 _FIX = (
-    "wait with try_wait.relaxed.cluster in a loop and put fence.acquire.sync_restrict::shared::cluster.cluster after it "
+    "wait with try_wait.relaxed.cluster in a loop, then fence.acquire.sync_restrict::shared::cluster.cluster "
     "(acquire.cluster is right, too, but invalidates L1)"
 )
 
