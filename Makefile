@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+BASE ?= main
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -17,6 +18,9 @@ help:  ## Show this list
 verify: $(STAMP)  ## Compile every kernel of kernels/ and prove its ordering obligations (no GPU needed)
 	@$(BIN)/verifier verify --profile isa --strict --jobs $(JOBS)
 
+diff: $(STAMP)  ## Say what changed in the generated code since BASE (a revision, default main)
+	@$(BIN)/verifier diff $(BASE).. --jobs $(JOBS) $(DIFF_ARGS)
+
 test: $(STAMP)  ## Run the test suite
 	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
@@ -30,8 +34,9 @@ fix: $(STAMP)  ## Format the code and apply the fixes that ruff is sure of
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
-schema: $(STAMP)  ## Write the JSON Schema of the report again
+schema: $(STAMP)  ## Write the JSON Schemas of the reports again
 	@$(BIN)/python -m verifier.report.schema
+	@$(BIN)/python -m verifier.diff.schema
 
 lock: $(STAMP)  ## Resolve requirements.lock again (needs the program `uv`)
 	@{ echo "# Exact versions and hashes of everything \`make\` installs, for Python 3.10 and newer. Written by \`make lock\`."; \
@@ -56,4 +61,4 @@ $(STAMP): pyproject.toml requirements.lock | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help verify test check fix schema lock setup
+.PHONY: help verify diff test check fix schema lock setup

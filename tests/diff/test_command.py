@@ -6,11 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.diff.conftest import Diff
 from tests.diff.edits import CLUSTER_WAIT, FULL_FENCE, PTX, RELAXED_WAIT, SASS, relax_waits, renumber, replace_line
 from verifier.cli import run
+from verifier.diff.schema import PATH as SCHEMA
+from verifier.diff.schema import schema
 
 AFTER = renumber(relax_waits(PTX))
 
@@ -162,3 +165,9 @@ def test_alternatives_are_told_apart_by_cost(diff: Diff) -> None:
     assert grown["CCTL.IVALL"] == grown["ERRBAR"] == 4
     assert grown["MEMBAR.ALL.GPU"] == 4
     assert full.report["summary"]["skeleton_identical"] is False
+
+
+def test_the_report_has_the_stored_schema(diff: Diff) -> None:
+    assert SCHEMA.read_text() == schema()
+    for ran in (diff(PTX, AFTER, "--format", "json"), diff(PTX, renumber(PTX), "--format", "json")):
+        jsonschema.validate(ran.report, json.loads(schema()))
