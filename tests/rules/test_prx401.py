@@ -1,0 +1,114 @@
+"""When an acquire of a tensor map counts: same address, same warp, since the last change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.fragments import judge
+from verifier.findings import Verdict
+
+USE = "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [{}, {{r1}}], [buf];"
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [{}], 128;"
+RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
+REPLACE = "tensormap.replace.tile.global_address.global.b1024.b64 [gmap], gp;"
+
+# A loop over work items: r4 is the item's expert, read anew each time; the acquire is skipped while it stays the same.
+SKIPPED = f"""warp 0:
+ld.shared.b32 r4, [slot];
+setp.lt.s32 p, r4, 0;
+@p bra END;
+mov.b32 r5, FIRST;
+LOOP:
+mov.b32 r6, r4;
+mul.wide.s32 rd1, r6, 512;
+add.s64 rd2, gmap, rd1;
+add.s64 rd2, rd2, 127;
+and.b64 rd2, rd2, -128;
+setp.eq.s32 q, r6, r5;
+@q bra SAME;
+{ACQUIRE.format("rd2")}
+SAME:
+{USE.format("rd2")}
+ld.shared.b32 r4, [slot];
+setp.gt.s32 q2, r4, -1;
+mov.b32 r5, LAST;
+@q2 bra LOOP;
+"""
+
+
+def skipped(first: str, last: str) -> str:
+    return SKIPPED.replace("FIRST", first).replace("LAST", last)
+
+
+def verdicts(fragment: str) -> list[Verdict]:
+    return judge("PRX401", fragment)[0]
+
+
+@pytest.mark.parametrize("map_name", ["gm", "gm+128"])
+def test_a_kernel_parameter_needs_no_acquire(map_name: str) -> None:
+    assert verdicts(f"warp 0:\n{USE.format(map_name)}") == [Verdict.PROVED]
+
+
+def test_an_acquire_skipped_while_the_map_is_the_same_counts() -> None:
+    assert verdicts(skipped("-1", "r6")) == [Verdict.PROVED]
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("0", "r6"),  # the first item may be expert 0, never acquired
+        ("-1", "r1"),  # the comparison is not with the expert of the last item
+    ],
+)
+def test_a_skip_that_proves_nothing_is_seen(first: str, last: str) -> None:
+    assert verdicts(skipped(first, last)) == [Verdict.VIOLATED]
+
+
+def test_a_change_after_the_acquire_needs_another() -> None:
+    stale = f"warp 0:\n{ACQUIRE.format('gmap')}\n{REPLACE}\n{RELEASE}\n{USE.format('gmap')}"
+    assert verdicts(stale) == [Verdict.VIOLATED]
+    assert verdicts(f"warp 0:\n{REPLACE}\n{RELEASE}\n{ACQUIRE.format('gmap')}\n{USE.format('gmap')}") == [
+        Verdict.PROVED
+    ]
+
+
+def test_a_change_by_another_warp_counts_once_it_is_signalled() -> None:
+    wait = "L1: mbarrier.try_wait.parity.shared::cta.b64 q, [bar], 0; @!q bra L1;"
+    writer = f"warp 1:\n{REPLACE}\n{RELEASE}\nmbarrier.arrive.shared::cta.b64 _, [bar];"
+    before = f"warp 0:\n{ACQUIRE.format('gmap')}\n{wait}\n{USE.format('gmap')}\n{writer}"
+    after = f"warp 0:\n{wait}\n{ACQUIRE.format('gmap')}\n{USE.format('gmap')}\n{writer}"
+    assert verdicts(before) == [Verdict.VIOLATED]
+    assert verdicts(after) == [Verdict.PROVED]
+
+
+def test_another_warp_may_acquire_before_a_barrier_of_the_cta() -> None:
+    guarded = "setp.ne.u32 p, warp, 1; @p bra PASS;\n{}\nPASS:\n{}\nsetp.ne.u32 p, warp, 0; @p bra END;\n{}\nwarp 1:\n"
+    assert verdicts(guarded.format(ACQUIRE.format("gmap"), "bar.sync 1;", USE.format("gmap"))) == [Verdict.PROVED]
+    assert verdicts(guarded.format(ACQUIRE.format("gmap"), "", USE.format("gmap"))) == [Verdict.VIOLATED]
+
+
+def test_an_acquire_before_the_earlier_grid_is_complete_does_not_count() -> None:
+    early = f"warp 0:\n{ACQUIRE.format('gmap')}\ngriddepcontrol.wait;\n{USE.format('gmap')}"
+    late = f"warp 0:\ngriddepcontrol.wait;\n{ACQUIRE.format('gmap')}\n{USE.format('gmap')}"
+    assert verdicts(early) == [Verdict.VIOLATED]
+    assert verdicts(late) == [Verdict.PROVED]
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"), [("@q", Verdict.PROVED), ("@q2", Verdict.VIOLATED), ("", Verdict.VIOLATED)]
+)
+def test_an_acquire_under_a_guard_covers_uses_under_the_same(guard: str, expected: Verdict) -> None:
+    head = "ld.shared.b32 r4, [slot]; setp.eq.s32 q, r4, 0; setp.eq.s32 q2, r4, 1;"
+    assert verdicts(f"warp 0:\n{head}\n@q {ACQUIRE.format('gmap')}\n{guard} {USE.format('gmap')}") == [expected]
+
+
+def test_a_map_through_a_loaded_pointer_is_in_memory() -> None:
+    assert verdicts(f"warp 0:\nld.global.b64 rd1, [gp];\n{USE.format('rd1')}") == [Verdict.VIOLATED]
+    assert verdicts(f"warp 0:\nld.global.b64 rd1, [gp];\n{ACQUIRE.format('rd1')}\n{USE.format('rd1')}") == [
+        Verdict.PROVED
+    ]
+
+
+def test_the_witness_names_the_acquire_of_a_neighbour() -> None:
+    _, found = judge("PRX401", f"warp 0:\n{ACQUIRE.format('gmap')}\n{USE.format('gmap+128')}")
+    assert [step.fact.split()[0] for step in found[0].witness] == ["acquires", "goes"]

@@ -1,0 +1,135 @@
+"""The memory model as rules ask about it: what an event makes visible, through which proxy, and who meets whom.
+
+The tables are in `isa.scopes` and `isa.proxies`; here they meet events, streams and barriers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from verifier.analyses.facts import KernelFacts
+from verifier.analyses.flow import EventFlow
+from verifier.isa.proxies import bridge
+from verifier.isa.scopes import acquires, includes, releases
+from verifier.model.events import Event, Kind
+from verifier.model.kernel import KernelModel
+from verifier.model.streams import Stream
+
+SHARED = frozenset({"shared", "shared::cta", "shared::cluster"})
+# Writes through the generic proxy. `tcgen05.alloc` writes a slot of shared memory, too, but nothing copies a slot.
+GENERIC_WRITES = frozenset({Kind.STORE, Kind.ATOMIC, Kind.COPY_ASYNC})
+SIGNALS = frozenset({Kind.BARRIER_ARRIVE, Kind.COPY_ARRIVE, Kind.CTA_SYNC, Kind.CTA_ARRIVE, Kind.CLUSTER_ARRIVE})
+WAITS = frozenset({Kind.BARRIER_WAIT, Kind.CTA_SYNC, Kind.CLUSTER_WAIT})
+
+
+def writes_shared(event: Event) -> bool:
+    """Whether threads write shared memory by this event, through the generic proxy."""
+    return event.kind in GENERIC_WRITES and event.space in SHARED
+
+
+def reads_async(event: Event) -> str | None:
+    """What to call an operation that reads shared memory through the async proxy; None for all others.
+
+    PTX ISA 9.4: 9.7.10.28.2 (bulk copies), 9.7.18.6.5 (tcgen05.mma, tcgen05.cp), 9.7.17.7 (wgmma).
+    """
+    if event.kind in (Kind.BULK_STORE, Kind.BULK_PEER):
+        return "bulk store" if event.kind is Kind.BULK_STORE else "bulk copy to a peer"
+    return {Kind.TMEM_MMA: "tcgen05.mma", Kind.TMEM_COPY: "tcgen05.cp", Kind.WGMMA_MMA: "wgmma"}.get(event.kind)
+
+
+def fences_shared(event: Event) -> bool:
+    """Whether a fence lets the async proxy see the thread's earlier writes to shared memory."""
+    return event.kind is Kind.PROXY_FENCE and bridge(event.flags).publishes_shared_writes
+
+
+def acquires_map(event: Event) -> bool:
+    """Whether this is the acquire of a tensor map."""
+    if event.kind is not Kind.PROXY_FENCE:
+        return False
+    meaning = bridge(event.flags)
+    return meaning.proxy == "tensormap" and meaning.half == "acquire"
+
+
+def names_map(event: Event) -> bool:
+    """Whether a bulk copy addresses global memory through a tensor map."""
+    return event.kind in (Kind.BULK_LOAD, Kind.BULK_STORE) and ".bulk.tensor" in event.opcode
+
+
+def acquires_at(event: Event, scope: str) -> bool:
+    """Whether a fence acquires from threads as far away as `scope`."""
+    return event.kind is Kind.FENCE and acquires(event.sem) and includes(event.scope, scope)
+
+
+def releases_at(event: Event, scope: str) -> bool:
+    """Whether a fence releases to threads as far away as `scope`."""
+    return event.kind is Kind.FENCE and releases(event.sem) and includes(event.scope, scope)
+
+
+class Receiver(msgspec.Struct, frozen=True):
+    """`wait` of `stream` may return because of a signal."""
+
+    stream: Stream
+    wait: Event
+
+
+class Rendezvous:
+    """Which waits a signal can satisfy."""
+
+    def __init__(self, facts: KernelFacts, model: KernelModel) -> None:
+        self._facts = facts
+        self._model = model
+        self._memo: dict[tuple[int, int], list[Receiver] | None] = {}
+
+    def flow(self, stream: Stream) -> EventFlow:
+        return self._facts.flow(self._model, stream)
+
+    def receivers(self, stream: Stream, signal: Event) -> list[Receiver] | None:
+        """Waits that `signal` of `stream` takes part in; None when its barrier is not resolved."""
+        key = (id(stream), signal.instr)
+        if key not in self._memo:
+            self._memo[key] = self._receivers(stream, signal)
+        return self._memo[key]
+
+    def _receivers(self, stream: Stream, signal: Event) -> list[Receiver] | None:
+        if signal.kind is Kind.CLUSTER_ARRIVE:
+            return [Receiver(s, e) for s, e in self._having(Kind.CLUSTER_WAIT)]
+        if signal.kind in (Kind.CTA_SYNC, Kind.CTA_ARRIVE):
+            return list(self._named(stream, signal))
+        uses = self._model.barriers.of(stream, signal)
+        blind = any(e.kind is Kind.BARRIER_WAIT for _, e in self._model.barriers.unresolved)
+        if not uses or blind:
+            return None
+        waits = (Kind.BARRIER_WAIT,)
+        return [Receiver(u.stream, u.event) for use in uses for u in self._model.barriers.on(use.barrier, waits)]
+
+    def _named(self, stream: Stream, signal: Event) -> Iterator[Receiver]:
+        """Streams that share the instruction meet there; others at any barrier of the same number."""
+        mine = self.number(stream, signal)
+        for other in self._model.streams:
+            shared = signal.kind is Kind.CTA_SYNC and signal.instr in other.instructions
+            for event in self.flow(other).events:
+                if event.kind is not Kind.CTA_SYNC or (shared and event is not signal):
+                    continue
+                if mine is None or self.number(other, event) in (None, mine):
+                    yield Receiver(other, event)
+
+    def number(self, stream: Stream, event: Event) -> int | None:
+        """Number of a named barrier, None when it does not fold to one."""
+        return stream.value(event.instr, event.number).constant if event.number is not None else 0
+
+    def _having(self, kind: Kind) -> Iterator[tuple[Stream, Event]]:
+        for stream in self._model.streams:
+            for event in self.flow(stream).events:
+                if event.kind is kind:
+                    yield stream, event
+
+    def signalled_by(self, signals: frozenset[int], sender: Stream, stream: Stream, wait: Event) -> bool:
+        """Whether one of `signals` (instructions) of `sender` takes part in `wait` of `stream`."""
+        for event in self.flow(sender).events:
+            if event.instr in signals:
+                found = self.receivers(sender, event)
+                if found is None or any(r.stream is stream and r.wait is wait for r in found):
+                    return True
+        return False
