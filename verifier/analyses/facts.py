@@ -9,7 +9,7 @@ import msgspec
 
 from verifier.analyses.flow import EventFlow
 from verifier.analyses.protocol.explore import Protocol, analyse
-from verifier.analyses.sass.side import SassSide
+from verifier.analyses.sass.side import Cubin, SassSide
 from verifier.launch import LaunchFacts
 from verifier.model.kernel import KernelModel
 from verifier.model.roles import Role
@@ -43,6 +43,7 @@ class KernelFacts:
         sass: KernelModel | None = None,
         metrics: Mapping[str, int | float] | None = None,
         messages: Sequence[AssemblerMessage] | None = None,
+        cubin: Cubin | None = None,
     ) -> None:
         self.name = name
         self.arch = arch
@@ -52,6 +53,7 @@ class KernelFacts:
         self.sass = sass
         self.metrics: Mapping[str, int | float] = metrics or {}
         self.messages = messages
+        self._cubin = cubin
         self._flows: dict[int, EventFlow] = {}
 
     @property
@@ -71,7 +73,7 @@ class KernelFacts:
     @cached_property
     def machine(self) -> SassSide | None:
         """What the machine code shows; None without SASS."""
-        return SassSide(self.ptx, self.sass) if self.sass is not None else None
+        return SassSide(self.ptx, self.sass, self._cubin) if self.sass is not None else None
 
     def flow(self, model: KernelModel, stream: Stream) -> EventFlow:
         """Events of a stream in control-flow order."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from verifier.analyses.facts import AssemblerMessage, KernelFacts
+from verifier.analyses.sass.side import Cubin
 from verifier.cli.inputs import Bundle
 from verifier.cli.joining import join, ptx_kernels, sass_kernels
 from verifier.cli.parts import LoadOptions, Parts, launch_of, metrics_of, parse_bundle
@@ -73,6 +74,7 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
     """The facts of every kernel in `parts`: those of the PTX, then those of the SASS that the PTX lacks."""
     functions = {function.name: function for function in lower_ptx(parts.ptx)} if parts.ptx else {}
     code = {function.name: function for function in lower_sass(parts.sass, parts.cubin)} if parts.sass else {}
+    cubin = Cubin(tuple(code.values()))
     names = list(dict.fromkeys([*ptx_kernels(parts), *sass_kernels(parts)]))
     if not names:
         raise InputError("defines no kernel", where=parts.source, do="only .entry functions are checked")
@@ -90,6 +92,7 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
             sass=sass,
             metrics=metrics_of(parts, name),
             messages=messages_of(parts),
+            cubin=cubin,
         )
         yield LoadedKernel(
             kernel=kernel,

@@ -128,7 +128,8 @@ def read_registers(op: SassOp, operands: Operands) -> tuple[str, ...]:
             if _is_predicate_name(operand.name):
                 read += register_range(operand.name, 1)
             else:
-                read += register_range(operand.name, source_registers(op, position))
+                count = 1 if "F32" in operand.suffixes else source_registers(op, position)  # one, for both halves of a pair
+                read += register_range(operand.name, count)
                 position += 1
     if op.part is Part.WGMMA_MMA:  # accumulates
         read += written_registers(op, operands)

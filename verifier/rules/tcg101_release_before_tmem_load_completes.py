@@ -50,12 +50,14 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.releases import Release, releases
+from verifier.analyses.sass_evidence import evidence_for
 from verifier.config import Policy
-from verifier.findings import Hazard, Judgement, Severity
+from verifier.findings import Hazard, Judgement, Severity, Verdict
 from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
 from verifier.rules.registry import rule
-from verifier.rules.support import proved, step, unknown, violated
+from verifier.rules.sass_support import in_this_build
+from verifier.rules.support import by_profile, proved, step, unknown, violated
 
 _FIX = "put tcgen05.wait::ld (CuTe DSL: cute.arch.fence_view_async_tmem_load()) between the load and this release"
 
@@ -74,7 +76,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
         if not release.resolved:
             yield _unresolved(model, release)
         elif release.late:
-            yield _violation(kernel, model, release)
+            yield _violation(kernel, model, release, policy)
         elif release.given:
             reason = f"tcgen05.wait::ld on every path from {len(release.given)} load(s)"
             yield proved(model, release.stream, release.signal, reason)
@@ -87,19 +89,22 @@ def _unresolved(model: KernelModel, release: Release) -> Judgement:
     return proved(model, release.stream, release.signal, "no load is in flight")
 
 
-def _violation(kernel: KernelFacts, model: KernelModel, release: Release) -> Judgement:
+def _violation(kernel: KernelFacts, model: KernelModel, release: Release, policy: Policy) -> Judgement:
     stream, signal, load = release.stream, release.signal, release.late[0]
     taker = dict(release.given)[load]
     path = kernel.flow(model, stream).find_path(load, lambda e: e is signal, lambda e: e.kind is Kind.TMEM_WAIT_LOAD)
+    evidence = evidence_for(kernel, stream, signal, release.late)
     between = [e for e in path or () if e.kind in (Kind.TMEM_FENCE_BEFORE, Kind.WARP_SYNC)]
     witness = (
         step(model, stream, load, "issues a TMEM load, which completes at some later time"),
         *(step(model, stream, e, f"{e.opcode.split('.sync')[0]} does not complete the load") for e in between[:1]),
         step(model, stream, signal, "signals with no tcgen05.wait::ld on the path from the load: it may be in flight"),
+        *in_this_build(model.role_of(stream), evidence),
         step(model, taker.stream, taker.wait, "waits for that signal"),
         step(model, taker.stream, taker.write, f"may now touch the same columns ({taker.write.kind.value})"),
     )
-    message = (
-        f"{model.role_of(stream)} gives TMEM to {model.role_of(taker.stream)} while a tcgen05.ld of it may be in flight"
-    )
-    return violated(model, stream, signal, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
+    receiver = model.role_of(taker.stream)
+    message = f"{model.role_of(stream)} gives TMEM to {receiver} while a tcgen05.ld of it may be in flight"
+    ordered = evidence.verdict is Verdict.PROVED
+    severity = by_profile(policy, Severity.WARNING, Severity.ERROR) if ordered else Severity.ERROR
+    return violated(model, stream, signal, message, severity=severity, witness=witness, fix=_FIX)

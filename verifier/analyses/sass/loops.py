@@ -110,4 +110,4 @@ def is_poll(event: Event) -> bool:
         return True
     if event.kind is Kind.REGISTERS:
         return event.has("inc")
-    return event.kind is Kind.LOAD and (event.sem == "relaxed" or event.space == "shared")
+    return event.kind is Kind.LOAD and (event.sem != "weak" or event.space in ("shared", "shared::cta"))

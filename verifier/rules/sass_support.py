@@ -1,0 +1,30 @@
+"""What the rules on machine code share."""
+
+from __future__ import annotations
+
+from verifier.analyses.sass.side import SassSide
+from verifier.analyses.sass_evidence import Evidence
+from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, WitnessStep
+
+
+def distrusted(side: SassSide) -> Judgement:
+    """The one answer where the control data of a cubin is not understood."""
+    reason = side.cubin.distrust
+    return Judgement(
+        verdict=Verdict.UNKNOWN,
+        role="all",
+        location=Location(sass_offset=0),
+        reason=reason,
+        message=f"the machine code cannot be judged: {reason}",
+        severity=Severity.WARNING,
+        hazard=Hazard.CODEGEN,
+        fix="is this nvdisasm too old for the architecture, or the encoding new? Report it with the cubin",
+        shape="control data not understood",
+    )
+
+
+def in_this_build(role: str, evidence: Evidence) -> tuple[WitnessStep, ...]:
+    """The witness step that says what the machine code at hand does."""
+    if evidence.verdict is Verdict.UNKNOWN:
+        return (WitnessStep(role=role, fact=f"in this build: not known ({evidence.text})", location=Location()),)
+    return (WitnessStep(role=role, fact=f"in this build: {evidence.text}", location=evidence.sink or Location()),)
