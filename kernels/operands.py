@@ -83,6 +83,13 @@ def make_store_c(c: cute.Tensor, box: tuple[int, int], stages: int) -> tuple[Any
     return layout, *cpasync.make_tiled_tma_atom(op, c, cute.slice_(layout, (None, None, 0)), box)
 
 
+def make_box_load(c: cute.Tensor, box: tuple[int, int], stages: int) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
+    """The same the other way: boxes of C that the epilogue reads."""
+    layout = sm100.make_smem_layout_epi(c.element_type, cutlass.utils.LayoutEnum.ROW_MAJOR, box, stages)
+    op = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE)
+    return layout, *cpasync.make_tiled_tma_atom(op, c, cute.slice_(layout, (None, None, 0)), box)
+
+
 def partition_load(atom: cute.CopyAtom, tiles: cute.Tensor, stages: cute.Tensor) -> Loads:
     """Splits global tiles (MMA, M or N, K, tiles, K tiles) and shared stages the way the tensor map moves them."""
     shared, gmem = cpasync.tma_partition(

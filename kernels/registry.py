@@ -17,6 +17,8 @@ from types import MappingProxyType
 
 from verifier.errors import ConfigError
 
+Setting = int | str | bool
+
 HOPPER = ("sm_90a",)
 BLACKWELL = ("sm_100a", "sm_103a")
 MARKER = "# defect:"
@@ -43,7 +45,7 @@ class KernelCase:
 
     name: str
     module: str
-    config: Mapping[str, int | str | bool]
+    config: Mapping[str, Setting]
     archs: tuple[str, ...]
     defects: tuple[Defect, ...] = ()
 
@@ -75,6 +77,11 @@ class KernelCase:
         return tuple(number for number, line in enumerate(lines, 1) if name in marked(line))
 
 
+def settings(base: Mapping[str, Setting] = MappingProxyType({}), /, **options: Setting) -> Mapping[str, Setting]:
+    """A configuration, which nobody can change; where it differs from `base`."""
+    return MappingProxyType({**base, **options})
+
+
 def _file(module: str) -> Path:
     return Path(__file__).parent / f"{module.rpartition('.')[2]}.py"
 
@@ -94,38 +101,14 @@ def case(name: str) -> KernelCase:
 
 
 # Eight tokens; the weights of a projection of the latent keys and values of attention.
-TGV = MappingProxyType(
-    {"m": 8, "n": 2624, "k": 6144, "tile_m": 128, "tile_n": 16, "tile_k": 128, "stages": 6, "split_k": 2}
+TGV = settings(m=8, n=2624, k=6144, tile_m=128, tile_n=16, tile_k=128, stages=6, split_k=2)
+
+GROUPED = settings(
+    rows=8192, n=4096, k=2048, experts=8, tile_m=128, tile_n=256, tile_k=128, stages=4, store_buffers=2, max_ctas=148
 )
 
-GROUPED = MappingProxyType(
-    {
-        "rows": 8192,
-        "n": 4096,
-        "k": 2048,
-        "experts": 8,
-        "tile_m": 128,
-        "tile_n": 256,
-        "tile_k": 128,
-        "stages": 4,
-        "store_buffers": 2,
-        "max_ctas": 148,
-    }
-)
-
-HOPPER_SPLITK = MappingProxyType(
-    {
-        "m": 2048,
-        "n": 4096,
-        "k": 2048,
-        "tile_m": 128,
-        "tile_n": 128,
-        "tile_k": 64,
-        "stages": 4,
-        "split_k": 4,
-        "max_clusters": 33,
-        "table": 0,
-    }
+HOPPER_SPLITK = settings(
+    m=2048, n=4096, k=2048, tile_m=128, tile_n=128, tile_k=64, stages=4, split_k=4, max_clusters=33, table=0
 )
 
 MAILBOX_DEFECTS = (
@@ -177,19 +160,17 @@ CASES: tuple[KernelCase, ...] = (
     KernelCase(
         name="gemm_persistent",
         module="kernels.gemm_persistent",
-        config=MappingProxyType(
-            {
-                "m": 8192,
-                "n": 8192,
-                "k": 4096,
-                "tile_m": 128,
-                "tile_n": 256,
-                "tile_k": 64,
-                "stages": 4,
-                "store_buffers": 2,
-                "reserved_columns": 48,
-                "max_ctas": 148,
-            }
+        config=settings(
+            m=8192,
+            n=8192,
+            k=4096,
+            tile_m=128,
+            tile_n=256,
+            tile_k=64,
+            stages=4,
+            store_buffers=2,
+            reserved_columns=48,
+            max_ctas=148,
         ),
         archs=BLACKWELL,
         defects=(
@@ -201,18 +182,7 @@ CASES: tuple[KernelCase, ...] = (
         name="gemm_splitk_mailbox",
         module="kernels.gemm_splitk_mailbox",
         # Nine K tiles on four ranks: three ranks take three each, the last rank takes none.
-        config=MappingProxyType(
-            {
-                "m": 256,
-                "n": 7168,
-                "k": 576,
-                "tile_m": 128,
-                "tile_n": 128,
-                "tile_k": 64,
-                "stages": 4,
-                "split_k": 4,
-            }
-        ),
+        config=settings(m=256, n=7168, k=576, tile_m=128, tile_n=128, tile_k=64, stages=4, split_k=4),
         archs=BLACKWELL,
         defects=(
             *MAILBOX_DEFECTS,
@@ -223,18 +193,8 @@ CASES: tuple[KernelCase, ...] = (
     KernelCase(
         name="hopper_gemm_persistent",
         module="kernels.hopper_gemm_persistent",
-        config=MappingProxyType(
-            {
-                "m": 8192,
-                "n": 8192,
-                "k": 4096,
-                "tile_m": 128,
-                "tile_n": 256,
-                "tile_k": 64,
-                "stages": 4,
-                "store_buffers": 2,
-                "max_ctas": 132,
-            }
+        config=settings(
+            m=8192, n=8192, k=4096, tile_m=128, tile_n=256, tile_k=64, stages=4, store_buffers=2, max_ctas=132
         ),
         archs=HOPPER,
         defects=(*(dataclasses.replace(defect, module="") for defect in STORES_DEFECTS),),
@@ -252,7 +212,7 @@ CASES: tuple[KernelCase, ...] = (
     KernelCase(
         name="hopper_splitk_mailbox_table",
         module="kernels.hopper_splitk_mailbox",
-        config=MappingProxyType({**HOPPER_SPLITK, "table": 4096}),
+        config=settings(HOPPER_SPLITK, table=4096),
         archs=HOPPER,
         defects=MAILBOX_DEFECTS,
     ),
@@ -270,79 +230,43 @@ CASES: tuple[KernelCase, ...] = (
     KernelCase(
         name="tgv_gemm_one_rank",
         module="kernels.tgv_gemm",
-        config=MappingProxyType({**TGV, "n": 6144, "k": 4096, "split_k": 1}),
+        config=settings(TGV, n=6144, k=4096, split_k=1),
         archs=BLACKWELL,
         defects=(PHASE0_DEFECT,),
     ),
     KernelCase(
         name="tgv_gemm_empty_rank",
         module="kernels.tgv_gemm",
-        config=MappingProxyType({**TGV, "k": 128}),  # one K tile: none is left for the second rank
+        config=settings(TGV, k=128),  # one K tile: none is left for the second rank
         archs=BLACKWELL,
         defects=(PHASE0_DEFECT,),
     ),
     KernelCase(
         name="splitk_projection",
         module="kernels.splitk_projection",
-        config=MappingProxyType(
-            {"m": 64, "n": 4096, "k": 2048, "tile_m": 128, "tile_n": 64, "tile_k": 64, "stages": 6, "split_k": 2}
-        ),
+        config=settings(m=64, n=4096, k=2048, tile_m=128, tile_n=64, tile_k=64, stages=6, split_k=2),
         archs=BLACKWELL,
         defects=(PHASE0_DEFECT, *MAILBOX_DEFECTS, STORE_FENCE_DEFECT),
     ),
     KernelCase(
         name="shared_splitk",
         module="kernels.shared_splitk",
-        config=MappingProxyType(
-            {
-                "m": 128,
-                "n": 512,
-                "k": 6144,
-                "tile_m": 128,
-                "tile_n": 128,
-                "tile_k": 64,
-                "stages": 4,
-                "split_k": 4,
-                "swiglu": True,
-            }
-        ),
+        config=settings(m=128, n=512, k=6144, tile_m=128, tile_n=128, tile_k=64, stages=4, split_k=4, swiglu=True),
         archs=BLACKWELL,
         defects=(PHASE0_DEFECT, *MAILBOX_DEFECTS, SPLITK_STORE_DEFECT),
     ),
     KernelCase(
         name="shared_splitk_down",
         module="kernels.shared_splitk",
-        config=MappingProxyType(
-            {
-                "m": 128,
-                "n": 6144,
-                "k": 512,
-                "tile_m": 128,
-                "tile_n": 128,
-                "tile_k": 64,
-                "stages": 4,
-                "split_k": 2,
-                "swiglu": False,
-            }
-        ),
+        config=settings(m=128, n=6144, k=512, tile_m=128, tile_n=128, tile_k=64, stages=4, split_k=2, swiglu=False),
         archs=BLACKWELL,
         defects=(PHASE0_DEFECT,),
     ),
     KernelCase(
         name="indexer_preproj",
         module="kernels.indexer_preproj",
-        config=MappingProxyType(
-            {
-                "m": 64,
-                "n": 160,
-                "k": 6144,
-                "tile_m": 128,
-                "tile_n": 160,
-                "tile_k": 32,
-                "stages": 4,
-                "split_k": 8,
-                "time_limit_ns": 1_000_000,
-            }
+        config=settings(
+            m=64, n=160, k=6144, tile_m=128, tile_n=160, tile_k=32, stages=4, split_k=8, time_limit_ns=1_000_000
         ),
         archs=BLACKWELL,
         defects=(
@@ -360,20 +284,18 @@ CASES: tuple[KernelCase, ...] = (
     KernelCase(
         name="moe_gg1",
         module="kernels.moe_gg1",
-        config=MappingProxyType(
-            {
-                "tokens": 1024,
-                "experts": 32,
-                "rows": 12288,
-                "n": 512,
-                "k": 6144,
-                "tile_m": 128,
-                "tile_n": 128,
-                "tile_k": 64,
-                "stages": 6,
-                "store_buffers": 2,
-                "max_ctas": 148,
-            }
+        config=settings(
+            tokens=1024,
+            experts=32,
+            rows=12288,
+            n=512,
+            k=6144,
+            tile_m=128,
+            tile_n=128,
+            tile_k=64,
+            stages=6,
+            store_buffers=2,
+            max_ctas=148,
         ),
         archs=BLACKWELL,
         defects=(

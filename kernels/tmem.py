@@ -41,6 +41,7 @@ def free(bar: cute.Pointer, acc: cute.Tensor, count: Constexpr, defect: Constexp
     """Frees the columns from the start of `acc` once all readers have arrived for phase 1; the warp of `allocate`."""
     if cutlass.const_expr(defect != "missing-phase0-wait"):
         common.wait(bar, 0)
+    common.fence_tcgen05_before()
     common.arrive(bar)
     common.wait(bar, 1)  # defect: missing-phase0-wait
     common.fence_tcgen05_after()

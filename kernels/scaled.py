@@ -1,0 +1,225 @@
+"""Block-scaled fp8 operands (MXFP8) of tcgen05.mma, with their scale factors in shared and tensor memory.
+
+Values are e4m3 with a contiguous K mode; 32 neighbours along K share one e8m0 scale factor. Scale factors come into
+shared memory with the values and go on to TMEM by `tcgen05.cp` before the MMA that reads them. Each stage of the ring
+has TMEM columns of its own, so that a copy never writes what an earlier MMA may still read: the stage is refilled only
+after that MMA has completed. (An MMA and a later copy by the same thread are not ordered by themselves.)
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass
+from cutlass import cute
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
+from cutlass.cute.runtime import make_fake_compact_tensor
+from cutlass.utils import SmemAllocator, blackwell_helpers, blockscaled_layout
+
+from kernels import common
+from kernels.operands import ACC, TMA_ALIGN, Loads, Tile
+from kernels.ring import Ring
+
+VALUE = cutlass.Float8E4M3FN
+SCALE = cutlass.Float8E8M0FNU
+VECTOR = 32  # values along K that share a scale factor
+LARGEST = 448.0  # of e4m3
+EXPONENT_BIAS = 127  # of fp32 and of e8m0
+MANTISSA_BITS = 23  # of fp32
+ROWS_OF_COLUMN = 32  # rows whose scale factors of one K tile fill one TMEM column
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Tensor maps of the values and of the scale factors of one operand, and how they lie in shared memory."""
+
+    atom: cute.CopyAtom
+    map: cute.Tensor
+    layout: Any
+    scale_atom: cute.CopyAtom
+    scale_map: cute.Tensor
+    scale_layout: Any
+
+
+@dataclass(frozen=True)
+class Stages:
+    """One operand in shared memory."""
+
+    values: cute.Tensor  # (MMA, M or N, K, stages)
+    scales: cute.Tensor  # (MMA, M or N, K, stages)
+
+
+@dataclass(frozen=True)
+class ScaledLoads:
+    """What the load warp needs of one operand."""
+
+    values: Loads
+    scales: Loads
+
+
+@dataclass(frozen=True)
+class ScaleFactors:
+    """The way of one operand's scale factors from shared memory to the MMA."""
+
+    copy: cute.TiledCopy
+    source: cute.Tensor  # (copy, 1, M or N, K, stages), descriptors of shared memory
+    target: cute.Tensor  # (copy, 1, M or N, K, stages) in TMEM
+    tmem: cute.Tensor  # (MMA, M or N, K, stages): the same as the MMA sees it
+
+
+def columns(tile: Tile) -> int:
+    """TMEM columns that the scale factors of one stage take."""
+    return (tile.m + tile.n) // ROWS_OF_COLUMN
+
+
+def stage_bytes(tile: Tile) -> int:
+    """Bytes that the four loads of one stage bring in."""
+    values = (tile.m + tile.n) * tile.k
+    return values * VALUE.width // 8 + values // VECTOR * SCALE.width // 8
+
+
+def fake_values(rows: int, k: int, experts: int) -> Any:
+    """A matrix for each expert, row-major, without data, to compile for."""
+    return make_fake_compact_tensor(VALUE, (rows, k, experts), stride_order=(1, 0, 2), assumed_align=16)
+
+
+def fake_scales(rows: int, k: int, experts: int) -> Any:
+    """The scale factors of such matrices, in the order in which the tensor core takes them."""
+    return make_fake_compact_tensor(SCALE, (rows * k // VECTOR * experts,), assumed_align=16)
+
+
+def make_mma(tile: Tile) -> cute.TiledMma:
+    """One-CTA block-scaled tcgen05.mma with fp32 accumulator."""
+    major = OperandMajorMode.K
+    return blackwell_helpers.make_blockscaled_trivial_tiled_mma(
+        VALUE, VALUE, major, major, SCALE, VECTOR, tcgen05.CtaGroup.ONE, (tile.m, tile.n)
+    )
+
+
+def make_loads(
+    values: cute.Tensor, scales: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int, is_a: bool
+) -> Scaled:
+    """Tensor maps of operand A (M, K, 1) or B (N, K, experts)."""
+    factors = cute.make_tensor(scales.iterator, blockscaled_layout.tile_atom_to_shape_SF(values.shape, VECTOR))
+    op = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE)
+    if is_a:
+        layout = blackwell_helpers.make_smem_layout_a(mma, tile.mnk, VALUE, stages)
+        scale_layout = blockscaled_layout.make_smem_layout_sfa(mma, tile.mnk, VECTOR, stages)
+        make = cute.nvgpu.make_tiled_tma_atom_A
+    else:
+        layout = blackwell_helpers.make_smem_layout_b(mma, tile.mnk, VALUE, stages)
+        scale_layout = blockscaled_layout.make_smem_layout_sfb(mma, tile.mnk, VECTOR, stages)
+        make = cute.nvgpu.make_tiled_tma_atom_B
+    one, one_scale = (cute.slice_(full, (None, None, None, 0)) for full in (layout, scale_layout))
+    atom, coordinates = make(op, values, one, tile.mnk, mma)
+    scale_atom, scale_coordinates = make(op, factors, one_scale, tile.mnk, mma, internal_type=cutlass.Int16)
+    return Scaled(atom, coordinates, layout, scale_atom, scale_coordinates, scale_layout)
+
+
+def allocate(smem: SmemAllocator, layout: Any, scale_layout: Any) -> Stages:
+    """Room for the stages of one operand."""
+    return Stages(
+        smem.allocate_tensor(VALUE, layout.outer, TMA_ALIGN, layout.inner),
+        smem.allocate_tensor(SCALE, scale_layout, TMA_ALIGN),
+    )
+
+
+def partition(atom: cute.CopyAtom, tiles: cute.Tensor, stages: cute.Tensor) -> Loads:
+    """Splits global tiles (MMA, M or N, K, tiles, K tiles, experts) and shared stages as the tensor map moves them."""
+    shared, gmem = cpasync.tma_partition(
+        atom, 0, cute.make_layout(1), cute.group_modes(stages, 0, 3), cute.group_modes(tiles, 0, 3)
+    )
+    return Loads(atom, cute.filter_zeros(gmem), cute.filter_zeros(shared))
+
+
+def make_factors(
+    mma: cute.TiledMma, tile: Tile, smem: cute.Tensor, start: cute.Pointer, stage_columns: int, is_a: bool
+) -> ScaleFactors:
+    """The scale factors of one operand: stage s in the TMEM columns from `start` + s * `stage_columns` on."""
+    one = cute.slice_(smem.layout, (None, None, None, 0))
+    make = blockscaled_layout.make_tmem_layout_sfa if is_a else blockscaled_layout.make_tmem_layout_sfb
+    layout = make(mma, tile.mnk, VECTOR, one)
+    stages = cute.size(smem, mode=[3])
+    layout = cute.append(layout, cute.make_layout(stages, stride=stage_columns * 4))  # four factors a column
+    tmem = cute.make_tensor(cute.recast_ptr(start, dtype=SCALE), layout)
+    source, target = cute.filter_zeros(smem), cute.filter_zeros(tmem)
+    atom = cute.make_copy_atom(tcgen05.Cp4x32x128bOp(tcgen05.CtaGroup.ONE), SCALE)
+    copy = tcgen05.make_s2t_copy(atom, target[(None, None, None, 0)])
+    mine = copy.get_slice(0)
+    return ScaleFactors(
+        copy=copy,
+        source=tcgen05.get_s2t_smem_desc_tensor(copy, mine.partition_S(source)),
+        target=mine.partition_D(target),
+        tmem=tmem,
+    )
+
+
+@cute.jit
+def fill(
+    ring: Ring,
+    a: ScaledLoads,
+    b: ScaledLoads,
+    tile: tuple[Any, Any, Any],
+    k_tiles: Any,
+    stage: cutlass.Int32,
+    parity: cutlass.Int32,
+) -> tuple[cutlass.Int32, cutlass.Int32]:
+    """Loads all K tiles of one tile (row, column, expert) into the ring; where the ring stands afterwards."""
+    row, column, expert = tile
+    for k in cutlass.range(k_tiles, unroll=1):
+        common.wait(ring.empty + stage, parity)
+        full = ring.full + stage
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_arrive_and_expect_tx(full, ring.stage_bytes)
+        for x, place in ((a.values, (row, k, 0)), (a.scales, (row, k, 0))):
+            cute.copy(x.atom, x.tiles[(None, *place)], x.stages[(None, stage)], tma_bar_ptr=full)
+        for x, place in ((b.values, (column, k, expert)), (b.scales, (column, k, expert))):
+            cute.copy(x.atom, x.tiles[(None, *place)], x.stages[(None, stage)], tma_bar_ptr=full)
+        stage, parity = common.advance(stage, parity, ring.stages)
+    return stage, parity
+
+
+@cute.jit
+def multiply(
+    mma: cute.TiledMma,
+    acc: cute.Tensor,
+    a: cute.Tensor,
+    b: cute.Tensor,
+    factors: tuple[ScaleFactors, ScaleFactors],
+    ring: Ring,
+    k_tiles: Any,
+    stage: cutlass.Int32,
+    parity: cutlass.Int32,
+) -> tuple[cutlass.Int32, cutlass.Int32]:
+    """acc = sum of `k_tiles` stages of the ring, scaled; the accumulator is complete only after a further commit."""
+    mma = cute.make_tiled_mma(mma.op)  # of this call's own: the caller's must not change inside the loops here
+    mma.set(tcgen05.Field.ACCUMULATE, False)
+    scale_a, scale_b = factors
+    for _ in cutlass.range(k_tiles, unroll=1):
+        common.wait(ring.full + stage, parity)
+        common.fence_tcgen05_after()
+        at_stage = (None, None, None, None, stage)
+        cute.copy(scale_a.copy, scale_a.source[at_stage], scale_a.target[at_stage])
+        cute.copy(scale_b.copy, scale_b.source[at_stage], scale_b.target[at_stage])
+        for block in cutlass.range_constexpr(cute.size(a, mode=[2])):
+            at = (None, None, block, stage)
+            cute.gemm(mma, acc, [a[at], scale_a.tmem[at]], [b[at], scale_b.tmem[at]], acc)
+            mma.set(tcgen05.Field.ACCUMULATE, True)
+        with cute.arch.elect_one():
+            tcgen05.commit(ring.empty + stage)
+        stage, parity = common.advance(stage, parity, ring.stages)
+    return stage, parity
+
+
+def quantize(values: cute.Tensor) -> cutlass.Uint8:
+    """Divides VECTOR values by the smallest power of two that brings them into the range of e4m3; it, as e8m0."""
+    largest = cutlass.Float32(0.0)
+    for i in range(VECTOR):
+        largest = cute.arch.fmax(largest, cute.arch.fmax(values[i], -values[i]))
+    quotient = cute.make_rmem_tensor(1, ACC)
+    bits = cute.recast_tensor(quotient, cutlass.Int32)
+    quotient[0] = largest * (1.0 / LARGEST)
+    exponent = (bits[0] + ((1 << MANTISSA_BITS) - 1)) >> MANTISSA_BITS  # rounded up, biased
+    bits[0] = (2 * EXPONENT_BIAS - exponent) << MANTISSA_BITS
+    for i in range(VECTOR):
+        values[i] = values[i] * quotient[0]
+    return cutlass.Uint8(exponent)
