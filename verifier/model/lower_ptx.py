@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from verifier.errors import InputError
 from verifier.findings import Location
 from verifier.isa import ptx_ops
@@ -35,6 +37,7 @@ class _Scope:
         self.suffix = suffix
         self.names: set[str] = set()
         self.ranges: list[tuple[str, int]] = []
+        self.vectors: dict[str, tuple[str, ...]] = {}  # vector registers: name -> names of the elements
         self.labels: dict[str, int] = {}
         self.cache: dict[str, Arg] = {}
 
@@ -57,6 +60,7 @@ class _FunctionBody:
         self.instructions: list[tuple[ast.Instruction, _Scope, Location]] = []
         self.objects: list[ObjectDecl] = []
         self.tables: dict[str, tuple[str, ...]] = {}
+        self.has_vectors = False
 
 
 class _Locations:
@@ -166,15 +170,39 @@ def _collect(statement: ast.Statement, body: _FunctionBody, scope: _Scope, locat
     elif isinstance(statement, ast.Loc):
         locations.move(statement)
     elif isinstance(statement, ast.RegDecl):
-        for name, count in statement.names:
-            if count is None:
-                scope.names.add(name)
-            else:
-                scope.ranges.append((name, count))
+        _declare(statement, scope)
+        body.has_vectors = body.has_vectors or bool(scope.vectors)
     elif isinstance(statement, ast.VarDecl):
         body.objects.append(_object(statement))
     elif isinstance(statement, ast.BranchTargets):
         body.tables[statement.name] = statement.targets
+
+
+def _declare(statement: ast.RegDecl, scope: _Scope) -> None:
+    """A vector register (`.reg .v4 .b32 x`) is its elements: x.x, x.y, x.z, x.w."""
+    lanes = {"v2": "xy", "v4": "xyzw"}.get(statement.type.partition(".")[0], "")
+    for name, count in statement.names:
+        if count is not None:
+            scope.ranges.append((name, count))
+            continue
+        scope.names.add(name)
+        if lanes:
+            scope.vectors[name] = tuple(f"{name}.{lane}" for lane in lanes)
+            scope.names.update(scope.vectors[name])
+
+
+def _spell_out(operand: ast.Operand, scope: _Scope) -> ast.Operand:
+    """A vector register as an operand stands for the vector of its elements."""
+    if not isinstance(operand, ast.Name):
+        return operand
+    level: _Scope | None = scope
+    while level is not None:
+        if operand.text in level.vectors:
+            return ast.Vector(tuple(ast.Name(element) for element in level.vectors[operand.text]))
+        if level.declares(operand.text):
+            break
+        level = level.parent
+    return operand
 
 
 class _Resolver:
@@ -256,6 +284,9 @@ def _lower_instruction(
     source: Source,
 ) -> Instr:
     op = ptx_ops.decode(statement.opcode)
+    if body.has_vectors:
+        operands = tuple(_spell_out(operand, scope) for operand in statement.operands)
+        statement = msgspec.structs.replace(statement, operands=operands)
 
     def name(text: str) -> Arg:
         return resolver.resolve(scope, text)
