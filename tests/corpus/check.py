@@ -26,11 +26,15 @@ _FINDINGS = (0, 1)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One kernel's outcome. `seconds` is wall time; `problem` says why there is no report, else it is empty."""
+    """One kernel's outcome.
+
+    `seconds` is wall time, `megabytes` the size of PTX and cubin; `problem` says why there is no report, else it is empty.
+    """
 
     kernel: str
     exit: int
     seconds: float
+    megabytes: float = 0.0
     problem: str = ""
     roles: tuple[str, ...] = ()
     proved: int = 0
@@ -61,6 +65,12 @@ def kernels_in(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
+def _size(path: Path) -> int:
+    """Bytes of the files that are checked."""
+    files = [path] if path.is_file() else [path / "kernel.ptx", path / "kernel.cubin"]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
 def check(path: Path, name: str, options: list[str]) -> Row:
     """Check one kernel in a process of its own."""
     command = [sys.executable, "-m", "verifier", "check", "--format", "json", *options, str(path)]
@@ -76,7 +86,11 @@ def check(path: Path, name: str, options: list[str]) -> Row:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         problem = lines[-1] if "Traceback" in done.stderr else " ".join(lines[:3])
         return Row(kernel=name, exit=done.returncode, seconds=seconds, problem=problem or "no report")
-    return _row(name, done.returncode, seconds, report)
+    row = _row(name, done.returncode, seconds, report)
+    if done.returncode in _FINDINGS:
+        return row
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return msgspec.structs.replace(row, problem=" ".join(lines[:2]) or "no reason given")
 
 
 def _row(name: str, code: int, seconds: float, report: dict[str, Any]) -> Row:
@@ -116,13 +130,14 @@ def summary_of(rows: list[Row]) -> str:
     total = {
         key: sum(getattr(row, key) for row in rows) for key in ("proved", "violated", "unknown", "errors", "unparsed")
     }
+    seconds, size = sum(row.seconds for row in rows), sum(row.megabytes for row in rows)
     decided = total["proved"] + total["violated"]
     share = 100 * decided / max(1, decided + total["unknown"])
     return (
         f"{len(rows)} kernels: {total['proved']} proved, {total['violated']} violated, {total['unknown']} unknown "
         f"({share:.1f} % decided), {total['errors']} errors, {total['unparsed']} unparsed lines, "
         f"{sum(1 for row in rows if not row.roles)} without roles, {sum(row.broken for row in rows)} broken, "
-        f"{sum(row.seconds for row in rows):.0f} s"
+        f"{seconds:.0f} s for {size:.1f} MB ({seconds / max(size, 1e-9):.1f} s per MB)"
     )
 
 
@@ -136,7 +151,8 @@ def main() -> int:
     options = parser.parse_args()
     rows = []
     for path in kernels_in(options.folder, options.names):
-        rows.append(check(path, str(path.relative_to(options.folder)), ["--profile", options.profile]))
+        row = check(path, str(path.relative_to(options.folder)), ["--profile", options.profile])
+        rows.append(msgspec.structs.replace(row, megabytes=_size(path) / 1e6))
         print(line_of(rows[-1]), flush=True)
     if not rows:
         parser.error(f"no kernel in {options.folder}")

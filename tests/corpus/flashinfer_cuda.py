@@ -81,7 +81,7 @@ def main() -> int:
     for name, path in kernels_in(options.package / _SOURCES, options.count):
         try:
             arch = "sm_90a" if "wgmma." in path.read_text(errors="replace") else "sm_100a"
-            artifacts = compile_cuda(path, arch, include=(str(headers),), options=("-std=c++17",))
+            artifacts = compile_cuda(path, arch, include=(str(headers),), options=("-std=c++17", "--device-int128"))
             write_artifacts(options.out / name, artifacts)
             print(f"compiled {name}", flush=True)
         except VerifierError as error:
