@@ -288,9 +288,7 @@ class MoeGg1:
 
     def accumulators(self, mma: cute.TiledMma, shared: Shared) -> cute.Tensor:
         """Both accumulators (MMA, 1, 1, 2), side by side."""
-        one = tmem.accumulator(mma, self.tile.mnk[:2], shared.tmem_address)
-        both = cute.append(one.layout, cute.make_layout(ACCUMULATORS, stride=self.tile.n))
-        return cute.make_tensor(one.iterator, both)
+        return tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
 
     @cute.jit
     def epilogue_warps(

@@ -8,7 +8,7 @@ from typing import Any
 
 import cutlass
 from cutlass import cute
-from cutlass.cute.nvgpu import cpasync, tcgen05
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_compact_tensor
 from cutlass.utils import blackwell_helpers as sm100
 
@@ -51,9 +51,9 @@ def fake_matrix(rows: int, columns: int, dtype: Any = IN) -> Any:
     return make_fake_compact_tensor(dtype, (rows, columns), stride_order=(1, 0), assumed_align=16)
 
 
-def make_mma(tile: Tile, dtype: Any = IN) -> cute.TiledMma:
+def make_mma(tile: Tile, dtype: Any = IN, major: Any = OperandMajorMode.K) -> cute.TiledMma:
     """One-CTA tcgen05.mma, both operands in shared memory, fp32 accumulator of `tile.n` TMEM columns."""
-    major, one, smem = tcgen05.OperandMajorMode.K, tcgen05.CtaGroup.ONE, tcgen05.OperandSource.SMEM
+    one, smem = tcgen05.CtaGroup.ONE, tcgen05.OperandSource.SMEM
     shape = (tile.m, tile.n, MMA_BYTES * 8 // dtype.width)
     if dtype is cutlass.TFloat32:
         return cute.make_tiled_mma(tcgen05.MmaTF32Op(shape, one, smem, major, major))

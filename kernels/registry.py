@@ -107,6 +107,21 @@ GROUPED = settings(
     rows=8192, n=4096, k=2048, experts=8, tile_m=128, tile_n=256, tile_k=128, stages=4, store_buffers=2, max_ctas=148
 )
 
+WGRAD = settings(
+    m=1024,
+    n=2048,
+    tokens=8192,
+    experts=8,
+    ragged=True,
+    discrete=True,
+    tile_m=128,
+    tile_n=128,
+    tile_k=64,
+    stages=5,
+    store_buffers=2,
+    max_ctas=148,
+)
+
 HOPPER_SPLITK = settings(
     m=2048, n=4096, k=2048, tile_m=128, tile_n=128, tile_k=64, stages=4, split_k=4, max_clusters=33, table=0
 )
@@ -154,6 +169,16 @@ PHASE0_DEFECT = Defect(
     "frees TMEM after a wait that may return for the phase before",
     "kernels.tmem",
     also=("TCG104",),
+)
+
+ACQUIRE_DEFECTS = (
+    Defect("no-acquire", "PRX401", "loads through maps that no warp has acquired", "kernels.ring"),
+    Defect("acquire-in-one-warp", "PRX401", "loads through a map that another warp has acquired", "kernels.ring"),
+    Defect("acquire-wrong-slot", "PRX401", "loads through a map beside the one that was acquired", "kernels.ring"),
+    Defect("acquire-every-tile", "PRF606", "acquires a map again for each tile of its expert"),
+)
+STORE_ACQUIRE_DEFECT = Defect(
+    "no-store-acquire", "PRX401", "stores through a map that was not acquired", "kernels.stores"
 )
 
 CASES: tuple[KernelCase, ...] = (
@@ -324,5 +349,33 @@ CASES: tuple[KernelCase, ...] = (
         config=GROUPED,
         archs=BLACKWELL,
         defects=(*OVERLAP_DEFECTS, PHASE0_DEFECT),
+    ),
+    KernelCase(
+        name="grouped_gemm_wgrad",
+        module="kernels.grouped_gemm_wgrad",
+        config=WGRAD,
+        archs=BLACKWELL,
+        defects=(*ACQUIRE_DEFECTS, STORE_ACQUIRE_DEFECT, PHASE0_DEFECT),
+    ),
+    KernelCase(
+        name="grouped_gemm_wgrad_ragged",
+        module="kernels.grouped_gemm_wgrad",
+        config=settings(WGRAD, discrete=False),
+        archs=BLACKWELL,
+        defects=ACQUIRE_DEFECTS,
+    ),
+    KernelCase(
+        name="grouped_gemm_wgrad_discrete",
+        module="kernels.grouped_gemm_wgrad",
+        config=settings(WGRAD, tokens=1024, ragged=False),
+        archs=BLACKWELL,
+        defects=(STORE_ACQUIRE_DEFECT,),
+    ),
+    KernelCase(
+        name="grouped_gemm_wgrad_dense",
+        module="kernels.grouped_gemm_wgrad",
+        config=settings(WGRAD, tokens=1024, ragged=False, discrete=False),
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT,),
     ),
 )

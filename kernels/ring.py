@@ -50,17 +50,28 @@ class Ring:
 
     @cute.jit
     def fill_one(
-        self, x: Loads, tile: Any, k_tiles: tuple[Any, Any], size: int, stage: cutlass.Int32, parity: cutlass.Int32
+        self,
+        x: Loads,
+        tile: Any,
+        k_tiles: tuple[Any, Any],
+        size: int,
+        stage: cutlass.Int32,
+        parity: cutlass.Int32,
+        tensor_map: cute.Pointer | None = None,
     ) -> tuple[cutlass.Int32, cutlass.Int32]:
-        """The share of one operand in `fill`: `size` bytes a stage, by a load warp of its own."""
+        """The share of one operand in `fill`: `size` bytes a stage, by a load warp of its own.
+
+        `tensor_map` takes the place of the one of `x`; whoever passes it has acquired it.
+        """
         first_k, last_k = k_tiles
         for k in cutlass.range(first_k, last_k, unroll=1):
             common.wait(self.empty + stage, parity)
             full = self.full + stage
             with cute.arch.elect_one():
                 cute.arch.mbarrier_arrive_and_expect_tx(full, size)
-            source, target = x.tiles[(None, tile, k)], x.stages[(None, stage)]
-            cute.copy(x.atom, source, target, tma_bar_ptr=full)  # defect: early-weights
+            what = (x.atom, x.tiles[(None, tile, k)], x.stages[(None, stage)])
+            via = {"tma_bar_ptr": full, "tma_desc_ptr": tensor_map}
+            cute.copy(*what, **via)  # defect: early-weights, no-acquire, acquire-in-one-warp, acquire-wrong-slot
             stage, parity = common.advance(stage, parity, self.stages)
         return stage, parity
 

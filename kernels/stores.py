@@ -35,8 +35,18 @@ class Stores:
     buffers: int
 
     @cute.jit
-    def put(self, values: cute.Tensor, buffer: Any, target: Any, defect: Constexpr) -> None:
-        """Stages `values` in one buffer, has it stored to `target`, and frees the buffer that comes next."""
+    def put(
+        self,
+        values: cute.Tensor,
+        buffer: Any,
+        target: Any,
+        defect: Constexpr,
+        tensor_map: cute.Pointer | None = None,
+    ) -> None:
+        """Stages `values` in one buffer, has it stored to `target`, and frees the buffer that comes next.
+
+        `tensor_map` takes the place of the one in the copy atom; whoever passes it has acquired it.
+        """
         rounded = cute.make_rmem_tensor(self.copy.retile(values).shape, self.staged.element_type)
         rounded.store(self.copy.retile(values).load().to(self.staged.element_type))
         cute.copy(self.copy, rounded, self.staged[(None, None, None, buffer)])  # defect: late-store-wait
@@ -44,9 +54,8 @@ class Stores:
             cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.barrier(barrier_id=STORE_BARRIER, number_of_threads=THREADS)
         if cute.arch.thread_idx()[0] == 0:
-            cute.copy(  # defect: no-drain, no-proxy-fence
-                self.atom, self.boxes[(None, buffer)], self.targets[(None, *target)]
-            )
+            what = (self.atom, self.boxes[(None, buffer)], self.targets[(None, *target)])
+            cute.copy(*what, tma_desc_ptr=tensor_map)  # defect: no-drain, no-proxy-fence, no-store-acquire
             cute.arch.cp_async_bulk_commit_group()
             in_flight = self.buffers if defect == "late-store-wait" else self.buffers - 1
             cute.arch.cp_async_bulk_wait_group(in_flight, read=True)

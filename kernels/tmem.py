@@ -52,3 +52,9 @@ def accumulator(mma: cute.TiledMma, shape: tuple[int, int], address: cute.Pointe
     """The accumulator (MMA, 1, 1) of an M x N tile, at the address that the allocation left in shared memory."""
     start: Any = cute.arch.retrieve_tmem_ptr(ACC, 16, address)
     return cute.make_tensor(start, mma.make_fragment_C(mma.partition_shape_C(shape)).layout)
+
+
+def accumulators(mma: cute.TiledMma, shape: tuple[int, int], address: cute.Pointer, count: int) -> cute.Tensor:
+    """`count` accumulators (MMA, 1, 1, count), side by side."""
+    one = accumulator(mma, shape, address)
+    return cute.make_tensor(one.iterator, cute.append(one.layout, cute.make_layout(count, stride=shape[1])))

@@ -36,7 +36,8 @@ BEFORE = "tcgen05.fence::before_thread_sync"
 
 # Synchronizing operations that each defect takes away (-) and adds (+), in program order, where a number of times.
 BULK_STORE = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
-BULK_INTO = "shared::cta.global.tile.mbarrier::complete_tx::bytes"
+BULK_LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
+ACQUIRE_MAP = "fence.proxy.tensormap::generic.acquire.gpu"
 PROXY_FENCE = "fence.proxy.async.shared::cta"
 CHANGES = {
     "release-before-load": [f"-{LOAD}", f"+{LOAD}", f"+{WAIT_LD}"],  # the load moves behind the release
@@ -48,6 +49,12 @@ CHANGES = {
     "time-limit-trusted": [],
     "missing-phase0-wait": [f"-{WAIT_CTA}"],
     "early-weights": ["-griddepcontrol.wait"],
+    "no-acquire": [f"-{ACQUIRE_MAP}"] * 2,
+    "acquire-in-one-warp": [f"-{ACQUIRE_MAP}"],
+    "acquire-wrong-slot": [],
+    # The acquire moves into the loop over tiles, and the compiler places the waits of the drain before it.
+    "acquire-every-tile": [f"+{WAIT_CTA}", f"-{WAIT_CTA}"] * 2,
+    "no-store-acquire": [f"-{ACQUIRE_MAP}"],
     "no-drain": ["-cp.async.bulk.wait_group.read 0"],
     "late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"],
     "hopper_gemm_persistent/late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"]
@@ -66,7 +73,12 @@ MARKED = {
     "wait-not-retried": WAIT_RELAXED,
     "time-limit-trusted": WAIT_RELAXED,
     "missing-phase0-wait": WAIT_CTA,
-    "early-weights": BULK_STORE.replace("global.shared::cta.tile.bulk_group", BULK_INTO),
+    "early-weights": BULK_LOAD,
+    "no-acquire": BULK_LOAD,
+    "acquire-in-one-warp": BULK_LOAD,
+    "acquire-wrong-slot": BULK_LOAD,
+    "acquire-every-tile": ACQUIRE_MAP,
+    "no-store-acquire": BULK_STORE,
     "no-drain": BULK_STORE,
     "late-store-wait": "st.shared.v4.b32",
     "hopper_gemm_persistent/late-store-wait": "stmatrix.sync.aligned.m8n8.x4.shared.b16",

@@ -1,0 +1,428 @@
+"""Weight gradients of a mixture of experts, bf16, with tensor maps written on the device, sm_100a/sm_103a.
+
+    W[e][m, n] = sum over the tokens t of expert e of X[t, m] * Y[t, n]
+
+K of this GEMM is the tokens of an expert; an expert without tokens has a gradient of zeros. Inputs and outputs come in
+two forms each:
+
+    dense input       X, Y (experts, tokens, features): every expert has the same number of tokens
+    ragged input      X, Y (all tokens, features), sorted by expert; those of expert e end at `ends[e]`
+    dense output      W (experts, m, n), one tensor
+    discrete output   one matrix for each expert, at `addresses[e]`
+
+Ragged inputs and discrete outputs need a tensor map for each expert, which a first kernel writes into a workspace
+(kernels/tensor_maps.py): the number of tokens and the addresses are known on the device only. Copies beyond an expert's
+last token then bring zeros and not the next expert's tokens. Each warp that issues copies acquires an expert's map when
+it comes to that expert, and goes on using it for all of the expert's tiles: consecutive tiles of a CTA are neighbours.
+
+Tiles of 128 x 128, K tiles of 64 tokens, fp32 accumulation in two accumulators, one CTA an SM.
+
+Warps
+    0-3  epilogue   TMEM -> registers -> bf16 -> shared memory -> bulk tensor store
+    4    mma        allocates TMEM, issues tcgen05.mma, frees TMEM
+    5    load x     bulk tensor loads of X
+    6    load y     bulk tensor loads of Y
+
+Barriers (mbarriers in shared memory; count = arrivals a phase)
+    ab_full[s]      count 2    each load warp: arrive.expect_tx + bytes of its load   mma waits
+    ab_empty[s]     count 1    mma: tcgen05.commit                       load warps wait, and drain all before exit
+    acc_full[p]     count 1    mma: tcgen05.commit after the last K tile, also where there was none    epilogue waits
+    acc_empty[p]    count 128  epilogue: every thread, after its last load from accumulator p    mma waits
+    tmem            count 160  mma (32) and epilogue (128), twice        both wait for each phase (kernels/tmem.py)
+    named 1 (128)   epilogue, twice a box (kernels/stores.py)
+
+Defects (`build(config, defect)`)
+    no-acquire             neither load warp acquires the maps of the inputs
+    acquire-in-one-warp    the second load warp relies on the acquire of the first
+    acquire-wrong-slot     the second load warp acquires the map of the first
+    acquire-every-tile     the load warps acquire again for each tile: right, but each acquire costs
+    no-store-acquire       the epilogue does not acquire the map of a discrete output
+    missing-phase0-wait    the mma warp does not wait for phase 0 of the tmem barrier
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass
+from cutlass import cute
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.utils import SmemAllocator
+
+from kernels import common, operands, registry, stores, tensor_core, tensor_maps, tmem
+from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
+from kernels.ring import Ring
+from kernels.tensor_maps import MapSlots
+
+NAME = "grouped_gemm_wgrad"
+EPILOGUE_THREADS = 128
+MMA_WARP = 4
+X_WARP = 5
+Y_WARP = 6
+THREADS = 224
+TMEM_THREADS = 160
+ACCUMULATORS = 2
+SUBTILE = 32  # columns that one epilogue step reads
+X_MAP, Y_MAP, W_MAP, MAPS = 0, 1, 2, 3  # slots of an expert in the workspace
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Shared memory of the CTA, as tensors and barriers."""
+
+    x: cute.Tensor  # (MMA, M, K, stages)
+    y: cute.Tensor  # (MMA, N, K, stages)
+    w: cute.Tensor  # (M, SUBTILE, buffers)
+    ring: Ring
+    acc_full: cute.Pointer
+    acc_empty: cute.Pointer
+    tmem: cute.Pointer
+    tmem_address: cute.Pointer
+
+
+@dataclass(frozen=True)
+class Run:
+    """The tiles of one CTA: [first, last) of all tiles, expert by expert, row by row."""
+
+    first: Any
+    last: Any
+    rows: Any  # tiles in one column
+    columns: Any  # tiles in one row
+
+    def expert(self, tile: Any) -> tuple[Any, Any]:
+        """Expert of a tile, and the tile after the last one of the same expert."""
+        expert = tile // (self.rows * self.columns)
+        return expert, cutlass.min(self.last, (expert + 1) * self.rows * self.columns)
+
+    def coordinates(self, tile: Any) -> tuple[Any, Any]:
+        """Row and column of a tile."""
+        within = tile % (self.rows * self.columns)
+        return within // self.columns, within % self.columns
+
+
+@dataclass(frozen=True)
+class Experts:
+    """What the device alone knows: where the tokens of each expert end, and the tensor maps."""
+
+    ends: cute.Tensor
+    maps: MapSlots
+
+
+class GroupedGemmWgrad:
+    """The kernel for one configuration; `defect` names the reported bug to build in, None builds the good kernel."""
+
+    def __init__(self, config: Mapping[str, Any], defect: str | None) -> None:
+        self.tile = Tile(config["tile_m"], config["tile_n"], config["tile_k"])
+        self.stages = config["stages"]
+        self.buffers = config["store_buffers"]
+        self.max_ctas = config["max_ctas"]
+        self.experts = config["experts"]
+        self.ragged = config["ragged"]
+        self.discrete = config["discrete"]
+        self.tmem_columns = tmem.columns(ACCUMULATORS * self.tile.n)
+        self.defect = defect
+
+    def make_mma(self) -> cute.TiledMma:
+        """Both operands have their features contiguous, not their tokens."""
+        return operands.make_mma(self.tile, IN, OperandMajorMode.MN)
+
+    @cute.jit
+    def __call__(
+        self,
+        x: cute.Tensor,
+        y: cute.Tensor,
+        w: cute.Tensor,
+        ends: cute.Tensor,
+        addresses: cute.Tensor,
+        workspace: cute.Tensor,
+        stream: Any,
+    ) -> None:
+        """Has the maps written, one CTA for each expert, then launches `max_ctas` CTAs on them."""
+        mma = self.make_mma()
+        x_layout, x_atom, x_map = operands.make_load_a(x, mma, self.tile, self.stages)
+        y_layout, y_atom, y_map = operands.make_load_b(y, mma, self.tile, self.stages)
+        w_layout, w_atom, w_map = operands.make_store_c(w, (self.tile.m, SUBTILE), self.buffers)
+        if cutlass.const_expr(self.ragged or self.discrete):
+            self.write_maps(x_atom, x, y_atom, y, w_atom, w, ends, addresses, workspace).launch(
+                grid=(self.experts, 1, 1), block=(cute.arch.WARP_SIZE, 1, 1), stream=stream
+            )
+        self.kernel(x_atom, x_map, y_atom, y_map, w_atom, w_map, ends, workspace, x_layout, y_layout, w_layout).launch(
+            grid=(self.max_ctas, 1, 1), block=(THREADS, 1, 1), stream=stream, min_blocks_per_mp=1
+        )
+
+    @cute.kernel
+    def write_maps(
+        self,
+        x_atom: cute.CopyAtom,
+        x: cute.Tensor,
+        y_atom: cute.CopyAtom,
+        y: cute.Tensor,
+        w_atom: cute.CopyAtom,
+        w: cute.Tensor,
+        ends: cute.Tensor,
+        addresses: cute.Tensor,
+        workspace: cute.Tensor,
+    ) -> None:
+        """Writes the maps of one expert: its own tokens of X and Y, its own matrix W."""
+        expert, _, _ = cute.arch.block_idx()
+        first, last = self.tokens(ends, expert)
+        updates = []
+        if cutlass.const_expr(self.ragged):
+            updates += [
+                (X_MAP, x_atom, self.part(x, first, last)),
+                (Y_MAP, y_atom, self.part(y, first, last)),
+            ]
+        if cutlass.const_expr(self.discrete):
+            address = cute.make_ptr(OUT, addresses[expert], cute.AddressSpace.gmem, assumed_align=16)
+            updates.append((W_MAP, w_atom, cute.make_tensor(address, w.layout)))
+        MapSlots(workspace, MAPS).write(expert, tuple(updates))
+
+    def part(self, x: cute.Tensor, first: Any, last: Any) -> cute.Tensor:
+        """Tokens [first, last) of a ragged input; one where there are none, as a map cannot be empty."""
+        features, _, one = x.shape
+        layout = cute.make_layout((features, cutlass.max(last - first, 1), one), stride=x.stride)
+        return cute.make_tensor(x.iterator + first * features, layout)
+
+    @cute.jit
+    def tokens(self, ends: cute.Tensor, expert: Any) -> tuple[Any, Any]:
+        """First token of an expert and the one after its last, in a ragged input."""
+        first = cutlass.Int32(0)
+        if expert > 0:
+            first = ends[expert - 1]
+        return first, ends[expert]
+
+    @cute.kernel
+    def kernel(
+        self,
+        x_atom: cute.CopyAtom,
+        x_map: cute.Tensor,
+        y_atom: cute.CopyAtom,
+        y_map: cute.Tensor,
+        w_atom: cute.CopyAtom,
+        w_map: cute.Tensor,
+        ends: cute.Tensor,
+        workspace: cute.Tensor,
+        x_layout: cute.ComposedLayout,
+        y_layout: cute.ComposedLayout,
+        w_layout: cute.ComposedLayout,
+    ) -> None:
+        """Sets up barriers and views, then sends each warp to its role."""
+        mma = self.make_mma()
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        shared = self.allocate(x_layout, y_layout, w_layout)
+        if warp == X_WARP:
+            self.init_barriers(shared)
+        cute.arch.sync_threads()
+
+        tiles_x = cute.local_tile(
+            x_map, (self.tile.m, self.tile.k), (None, None, None)
+        )  # (M, K, rows, K tiles, expert)
+        tiles_y = cute.local_tile(y_map, (self.tile.n, self.tile.k), (None, None, None))
+        tiles_w = cute.local_tile(w_map, self.tile.mnk[:2], (None, None, None))  # (M, N, rows, columns, expert)
+        run = self.run(cute.size(tiles_w, mode=[2]), cute.size(tiles_w, mode=[3]))
+        experts = Experts(ends, MapSlots(workspace, MAPS))
+        most = cute.size(tiles_x, mode=[3])  # K tiles of an expert with dense input
+
+        if warp == X_WARP:
+            load = operands.partition_load(x_atom, mma.get_slice(0).partition_A(tiles_x), shared.x)
+            self.load_warp(load, X_MAP, shared.ring, run, experts, most)
+        elif warp == Y_WARP:
+            load = operands.partition_load(y_atom, mma.get_slice(0).partition_B(tiles_y), shared.y)
+            self.load_warp(load, Y_MAP, shared.ring, run, experts, most)
+        elif warp == MMA_WARP:
+            self.mma_warp(mma, shared, run, experts, most)
+        else:
+            self.epilogue_warps(mma, w_atom, tiles_w, shared, run, experts, most)
+
+    def allocate(self, x_layout: Any, y_layout: Any, w_layout: Any) -> Shared:
+        """Lays out shared memory: barriers first, then the operand stages and the store buffers."""
+
+        @cute.struct
+        class Barriers:
+            ab_full: cute.struct.MemRange[cutlass.Int64, self.stages]
+            ab_empty: cute.struct.MemRange[cutlass.Int64, self.stages]
+            acc_full: cute.struct.MemRange[cutlass.Int64, ACCUMULATORS]
+            acc_empty: cute.struct.MemRange[cutlass.Int64, ACCUMULATORS]
+            tmem: cutlass.Int64
+            tmem_address: cutlass.Int32
+
+        smem = SmemAllocator()
+        bars = smem.allocate(Barriers)
+        return Shared(
+            x=smem.allocate_tensor(IN, x_layout.outer, TMA_ALIGN, x_layout.inner),
+            y=smem.allocate_tensor(IN, y_layout.outer, TMA_ALIGN, y_layout.inner),
+            w=smem.allocate_tensor(OUT, w_layout.outer, TMA_ALIGN, w_layout.inner),
+            ring=Ring(bars.ab_full.data_ptr(), bars.ab_empty.data_ptr(), self.stages, 0),
+            acc_full=bars.acc_full.data_ptr(),
+            acc_empty=bars.acc_empty.data_ptr(),
+            tmem=bars.tmem.ptr,
+            tmem_address=bars.tmem_address.ptr,
+        )
+
+    def init_barriers(self, shared: Shared) -> None:
+        """One thread initializes all mbarriers and publishes them to the units that will signal them."""
+        with cute.arch.elect_one():
+            shared.ring.init(1, loads=2)
+            for accumulator in range(ACCUMULATORS):
+                cute.arch.mbarrier_init(shared.acc_full + accumulator, 1)
+                cute.arch.mbarrier_init(shared.acc_empty + accumulator, EPILOGUE_THREADS)
+            cute.arch.mbarrier_init(shared.tmem, TMEM_THREADS)
+            cute.arch.mbarrier_init_fence()
+
+    def run(self, rows: Any, columns: Any) -> Run:
+        """This CTA's share of all tiles; the last CTAs may have none."""
+        cta, _, _ = cute.arch.block_idx()
+        count = self.experts * rows * columns
+        share = (count + self.max_ctas - 1) // self.max_ctas
+        return Run(cutlass.min(cta * share, count), cutlass.min(cta * share + share, count), rows, columns)
+
+    @cute.jit
+    def k_tiles(self, experts: Experts, expert: Any, most: Any) -> Any:
+        """K tiles of an expert."""
+        if cutlass.const_expr(self.ragged):
+            first, last = self.tokens(experts.ends, expert)
+            return (last - first + self.tile.k - 1) // self.tile.k
+        return cutlass.Int32(most)
+
+    @cute.jit
+    def load_warp(self, x: Loads, number: cutlass.Constexpr, ring: Ring, run: Run, experts: Experts, most: Any) -> None:
+        """Loads one operand, expert by expert, tile after tile; acquires its map once for each expert."""
+        size = (self.tile.m if number == X_MAP else self.tile.n) * self.tile.k * IN.width // 8
+        stage, parity = cutlass.Int32(0), cutlass.Int32(1)
+        tile = run.first
+        while tile < run.last:
+            expert, end = run.expert(tile)
+            k_range = (0, self.k_tiles(experts, expert, most))
+            self.acquire(experts, expert, number, self.defect != "acquire-every-tile")
+            while tile < end:
+                self.acquire(experts, expert, number, self.defect == "acquire-every-tile")
+                row, column = run.coordinates(tile)
+                place = row if number == X_MAP else column
+                if cutlass.const_expr(self.ragged):
+                    one = Loads(x.atom, x.tiles[(None, None, None, 0)], x.stages)
+                    tensor_map = experts.maps.map(expert, number)
+                    stage, parity = ring.fill_one(one, place, k_range, size, stage, parity, tensor_map)
+                else:
+                    one = Loads(x.atom, x.tiles[(None, None, None, expert)], x.stages)
+                    stage, parity = ring.fill_one(one, place, k_range, size, stage, parity)
+                tile += 1
+        ring.drain(stage, parity)
+
+    @cute.jit
+    def acquire(self, experts: Experts, expert: Any, number: cutlass.Constexpr, here: cutlass.Constexpr) -> None:
+        """Acquires the map of a ragged input, if this is the place to do it."""
+        slot = X_MAP if self.defect == "acquire-wrong-slot" else number
+        skipped = self.defect == "no-acquire" or (self.defect == "acquire-in-one-warp" and number == Y_MAP)
+        if cutlass.const_expr(self.ragged and here and not skipped):
+            cpasync.fence_tma_desc_acquire(experts.maps.map(expert, slot))  # defect: acquire-every-tile
+
+    @cute.jit
+    def mma_warp(self, mma: cute.TiledMma, shared: Shared, run: Run, experts: Experts, most: Any) -> None:
+        """Allocates TMEM, multiplies tile after tile into alternating accumulators, frees TMEM at the end."""
+        tmem.allocate(shared.tmem, shared.tmem_address, self.tmem_columns)
+        accumulators = tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
+        x, y = mma.make_fragment_A(shared.x), mma.make_fragment_B(shared.y)
+        stage, parity, accumulator, free = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(1)
+        tile = run.first
+        while tile < run.last:
+            expert, _ = run.expert(tile)
+            k_tiles = self.k_tiles(experts, expert, most)
+            common.wait_relaxed_cluster(shared.acc_empty + accumulator, free)
+            common.fence_tcgen05_after()
+            acc = accumulators[(None, None, None, accumulator)]
+            stage, parity = tensor_core.multiply(mma, acc, x, y, shared.ring, k_tiles, stage, parity)
+            with cute.arch.elect_one():
+                tcgen05.commit(shared.acc_full + accumulator)
+            accumulator, free = common.advance(accumulator, free, ACCUMULATORS)
+            tile += 1
+        tmem.free(shared.tmem, accumulators, self.tmem_columns, self.defect)
+
+    @cute.jit
+    def epilogue_warps(
+        self,
+        mma: cute.TiledMma,
+        w_atom: cute.CopyAtom,
+        tiles_w: cute.Tensor,
+        shared: Shared,
+        run: Run,
+        experts: Experts,
+        most: Any,
+    ) -> None:
+        """Rounds and stores tile after tile, zeros for an expert without tokens."""
+        common.arrive(shared.tmem)
+        common.wait(shared.tmem, 0)
+        accumulators = tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
+        parts = cute.flat_divide(accumulators[((None, None), 0, 0, None)], (self.tile.m, SUBTILE))
+        atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
+        load = tcgen05.make_tmem_copy(atom, parts[(None, None, 0, 0, 0)])
+        mine = load.get_slice(cute.arch.thread_idx()[0])
+        source = mine.partition_S(parts)  # (T2R, 1, 1, 1, subtiles, accumulator)
+        row_shape = mine.partition_D(cute.make_identity_tensor((self.tile.m, SUBTILE))).shape
+        values = cute.make_rmem_tensor(row_shape, ACC)
+        targets = cute.flat_divide(tiles_w, (self.tile.m, SUBTILE))  # (M, SUBTILE, 1, subtiles, rows, columns, expert)
+        store = stores.make(load, w_atom, shared.w, targets)
+        accumulator, parity, buffer = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
+        steps = self.tile.n // SUBTILE
+        tile = run.first
+        while tile < run.last:
+            expert, end = run.expert(tile)
+            k_tiles = self.k_tiles(experts, expert, most)
+            self.acquire_output(experts, expert)
+            values.fill(0.0)
+            while tile < end:
+                row, column = run.coordinates(tile)
+                common.wait_relaxed_cluster(shared.acc_full + accumulator, parity)
+                common.fence_tcgen05_after()
+                for step in cutlass.range(steps, unroll=1):
+                    if k_tiles > 0:
+                        cute.copy(load, source[(None, None, None, 0, step, accumulator)], values)
+                        cute.arch.fence_view_async_tmem_load()
+                    if step == steps - 1:
+                        common.fence_tcgen05_before()
+                        common.arrive_relaxed_cluster(shared.acc_empty + accumulator)
+                    if cutlass.const_expr(self.discrete):
+                        tensor_map = experts.maps.map(expert, W_MAP)
+                        store.put(values, buffer, (0, step, row, column, 0), self.defect, tensor_map)
+                    else:
+                        store.put(values, buffer, (0, step, row, column, expert), self.defect)
+                    buffer, _ = common.advance(buffer, 0, self.buffers)
+                accumulator, parity = common.advance(accumulator, parity, ACCUMULATORS)
+                tile += 1
+        store.drain(self.defect)
+        common.fence_tcgen05_before()
+        common.arrive(shared.tmem)
+
+    @cute.jit
+    def acquire_output(self, experts: Experts, expert: Any) -> None:
+        """Acquires the map of a discrete output in the warp that stores."""
+        if cutlass.const_expr(self.discrete and self.defect != "no-store-acquire"):
+            warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+            if warp == 0:
+                cpasync.fence_tma_desc_acquire(experts.maps.map(expert, W_MAP))
+
+
+GroupedGemmWgrad.write_maps.set_name_prefix(f"{NAME}_maps", remove_cutlass_symbol=True, keep_mangled_name=False)
+GroupedGemmWgrad.kernel.set_name_prefix(NAME, remove_cutlass_symbol=True, keep_mangled_name=False)
+
+
+def build(config: Mapping[str, Any], defect: str | None = None) -> tuple[GroupedGemmWgrad, tuple[Any, ...]]:
+    """The kernel and the arguments to compile it with: `cute.compile(kernel, *arguments)`."""
+    registry.case(NAME).check_defect(defect)
+    m, n, tokens, experts = config["m"], config["n"], config["tokens"], config["experts"]
+
+    def fake_features(features: int) -> Any:
+        shape = (features, tokens, 1 if config["ragged"] else experts)
+        return make_fake_compact_tensor(IN, shape, stride_order=(0, 1, 2), assumed_align=16)
+
+    w_shape = (m, n, 1 if config["discrete"] else experts)
+    arguments = (
+        fake_features(m),
+        fake_features(n),
+        make_fake_compact_tensor(OUT, w_shape, stride_order=(1, 0, 2), assumed_align=16),
+        make_fake_compact_tensor(cutlass.Int32, (experts,), assumed_align=16),
+        make_fake_compact_tensor(cutlass.Int64, (experts,), assumed_align=16),
+        tensor_maps.fake_workspace(experts, MAPS),
+        make_fake_stream(),
+    )
+    return GroupedGemmWgrad(config, defect), arguments
