@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.layout import Layout
-from verifier.analyses.protocol.values import WARP, LaneValue, Memo, Scalar, Unknown, collapse, pick, spread
+from verifier.analyses.protocol.values import WARP, Memo, Scalar, Unknown, collapse, pick, spread
 from verifier.isa.compute import OPERATIONS, mask
 from verifier.model.program import Assign, Const, Instr, Reg, Sym
 
@@ -180,12 +180,3 @@ _LANE_RULES: dict[str, Callable[..., Step]] = {
     "vote_any": _any,
     "vote_all": _all,
 }
-
-
-def address_value(base: LaneValue, offset: int) -> LaneValue:
-    """base + offset, whatever kind of value the base is."""
-    if isinstance(base, int):
-        return base + offset
-    if isinstance(base, tuple):
-        return tuple(x + offset if isinstance(x, int) else x for x in base)
-    return base

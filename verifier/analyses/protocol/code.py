@@ -41,7 +41,8 @@ class Code:
         self.events = {e.instr: e for e in model.events}
         self.spins = _spins(self)
         self.looped = _looped(self)
-        self._regions = control.Regions(self.cfg, self._hard_blocks())
+        self.hard = self._hard_blocks()
+        self._regions = control.Regions(self.cfg, self.hard)
         self.joins = self._join_slots()
         self._uses = self._load_uses()
         self.blocks = [self._block(index) for index in range(len(self.cfg.blocks))]
@@ -170,10 +171,8 @@ def without_traps(model: KernelModel) -> Cfg:
 
 def _complete_loads(sites: tuple[int, ...]) -> Step:
     def step(fiber: Fiber) -> None:
-        warp = fiber.warp
-        get = fiber.machine.components.get
         for site in sites:
-            warp.finish_load(get("ld", warp.name, site))
+            fiber.warp.finish_load(site)
 
     return step
 

@@ -73,6 +73,24 @@ def _arrive(code: Code, instr: Instr, event: Event) -> Step:
     return step
 
 
+def _copy_arrive(code: Code, instr: Instr, event: Event) -> Step:
+    """`cp.async.mbarrier.arrive`: the arrival of each lane once its earlier cp.async are complete.
+
+    Without `.noinc` the pending count is raised first, so that nothing is left over (PTX ISA 9.4, 9.7.15.16.18).
+    """
+    where, index = _barrier(code, event), instr.index
+    counts = event.has("noinc")
+
+    def step(fiber: Fiber) -> None:
+        warp = fiber.warp
+        for address, lanes in where.by_address(fiber):
+            barrier = fiber.machine.signals.barrier(address)
+            extra = {warp.copies.component: warp.copies.issued}
+            fiber.machine.signals.arrive(warp, barrier, lanes if counts else 0, index, extra)
+
+    return step
+
+
 def _results(code: Code, instr: Instr) -> tuple[int, ...]:
     """Slots of the state or predicate that an operation returns."""
     if instr.index not in code.slice.values:
@@ -170,6 +188,7 @@ MAKERS: dict[Kind, Callable[[Code, Instr, Event], Step | None]] = {
     Kind.BARRIER_INIT: _init,
     Kind.BARRIER_INVAL: _inval,
     Kind.BARRIER_ARRIVE: _arrive,
+    Kind.COPY_ARRIVE: _copy_arrive,
     Kind.BARRIER_EXPECT: _expect,
     Kind.BARRIER_COMPLETE: _complete,
     Kind.BARRIER_WAIT: _wait,

@@ -217,13 +217,34 @@ def _maybe_size(size: Scalar | None, fiber: Fiber) -> int | None:
 
 
 def _bulk_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
-    return lambda fiber: fiber.warp.commit_group()
+    return lambda fiber: fiber.warp.bulk.commit()
 
 
 def _bulk_wait(code: Code, _instr: Instr, event: Event) -> Step:
     number = scalar(code.layout, event.number, f"the group count at PTX line {_line(event)}")
     assert number is not None
-    return lambda fiber: fiber.warp.wait_groups(number.one(fiber))
+    return lambda fiber: fiber.warp.bulk.wait(number.one(fiber), fiber.warp.clock)
+
+
+def _copy_async(code: Code, instr: Instr, event: Event) -> Step | None:
+    where = _address(code, event)
+    width = event.size.value if isinstance(event.size, Const) else 16
+    index = instr.index
+    if where is None:
+        return None
+    return lambda fiber: fiber.machine.traffic.copy_async(fiber, where.value(fiber), int(width), index)
+
+
+def _copy_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
+    return lambda fiber: fiber.warp.copies.commit()
+
+
+def _copy_wait(code: Code, _instr: Instr, event: Event) -> Step:
+    if event.opcode.endswith("wait_all"):
+        return lambda fiber: fiber.warp.copies.wait_all(fiber.warp.clock)
+    number = scalar(code.layout, event.number, f"the group count at PTX line {_line(event)}")
+    assert number is not None
+    return lambda fiber: fiber.warp.copies.wait(number.one(fiber), fiber.warp.clock)
 
 
 def _async_store(code: Code, instr: Instr, event: Event) -> Step:
@@ -270,6 +291,9 @@ MAKERS: dict[Kind, Callable[[Code, Instr, Event], Step | None]] = {
     Kind.BULK_STORE: _bulk_store,
     Kind.BULK_COMMIT: _bulk_commit,
     Kind.BULK_WAIT: _bulk_wait,
+    Kind.COPY_ASYNC: _copy_async,
+    Kind.COPY_COMMIT: _copy_commit,
+    Kind.COPY_WAIT: _copy_wait,
     Kind.ASYNC_STORE: _async_store,
     Kind.ASYNC_REDUCE: _async_store,
     Kind.CLC_CANCEL: _cancel,

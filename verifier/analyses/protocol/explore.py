@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 from verifier.analyses.protocol.code import Code
 from verifier.analyses.protocol.determinacy import WaitFault, wait_faults
@@ -15,6 +18,8 @@ from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
 
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 _CONFIRMED = 2  # runs that must show a violation
 
 
@@ -32,12 +37,12 @@ class Protocol:
         self.steps = sum(run.time for run in tried)
         self.bytes: Bytes | None = search.bytes if search is not None else None
         ended = [run for run in search.ended() if run.sized == search.sized] if search is not None else []
-        self.runs = tuple(run for run in ended if run.visited >= ended[0].visited)[:_CONFIRMED]
+        self.runs = tuple(run for run in ended if run.worked >= ended[0].worked)
         self.corners = tuple(run for run in ended if run not in self.runs)
         made = search.runs if search is not None else []
         self.partial = tuple(run for run in made if run.problem is not None and run.time <= run.limit)
         stuck = [run for run in tried if run.problem is None and run.stuck]
-        alone = [run for run in stuck if not any(run.visited <= other.visited for other in ended)]
+        alone = [run for run in stuck if not any(run.worked <= other.worked for other in ended)]
         self.hangs = tuple(sorted(alone, key=merit, reverse=True))
 
     @property
@@ -57,40 +62,31 @@ class Protocol:
     def guessed_cluster(self) -> bool:
         return self.model.shape.cluster is None and self.model.in_cluster
 
+    def confirmed(self, shows: Callable[[Machine], Mapping[K, V]]) -> list[tuple[Machine, V]]:
+        """What enough base runs show, by key, each with the first run that does.
+
+        One script alone may break a contract between a kernel and its host; two that agree are believed.
+        """
+        return agreed(self.runs, shows)
+
     @cached_property
     def wait_faults(self) -> tuple[tuple[Machine, WaitFault], ...]:
-        """Waits that do not mean one phase in every schedule, as all runs agree."""
-        found = [(run, {(f.wait.instr, f.wait.warp): f for f in wait_faults(run)}) for run in self.runs]
-        return tuple(
-            (run, fault)
-            for run, faults in found[:1]
-            for key, fault in faults.items()
-            if all(key in others for _, others in found)
-        )
+        """Waits that do not mean one phase in every schedule."""
+        return tuple(self.confirmed(lambda run: {(f.wait.instr, f.wait.warp): f for f in wait_faults(run)}))
 
     @cached_property
     def early(self) -> tuple[tuple[Machine, Early], ...]:
         """Signals that may land in another phase than the one they are meant for."""
-        return tuple(
-            (group[0], early)
-            for group in self._groups()
-            for key, early in group[0].signals.early.items()
-            if all(key in other.signals.early for other in group)
-        )
+        return tuple(found for group in self._groups() for found in agreed(group, lambda run: run.signals.early))
 
     @cached_property
     def excess(self) -> tuple[tuple[Machine, Excess], ...]:
         """Arrivals beyond a barrier's count."""
-        return tuple(
-            (group[0], excess)
-            for group in self._groups()
-            for key, excess in group[0].signals.excess.items()
-            if all(key in other.signals.excess for other in group)
-        )
+        return tuple(found for group in self._groups() for found in agreed(group, lambda run: run.signals.excess))
 
     def _groups(self) -> list[tuple[Machine, ...]]:
         """Runs that must agree before something is reported: the base runs, and those that got stuck."""
-        stuck = self.hangs[:_CONFIRMED] if self.hang is not None and not self.guessed_cluster else ()
+        stuck = self.hangs if self.hang is not None and not self.guessed_cluster else ()
         return [group for group in (self.runs, stuck) if group]
 
     @property
@@ -114,6 +110,16 @@ class Protocol:
         guess = " (inferred)" if self.guessed_cluster else ""
         shape = f", cluster {cluster}{guess}" if run.start.ranks > 1 else ""
         return f"every schedule of {run.script.text}{shape}"
+
+
+def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]]) -> list[tuple[Machine, V]]:
+    first: dict[K, tuple[Machine, V]] = {}
+    count: Counter[K] = Counter()
+    for run in runs:
+        for key, value in shows(run).items():
+            first.setdefault(key, (run, value))
+            count[key] += 1
+    return [found for key, found in first.items() if count[key] >= min(_CONFIRMED, len(runs))]
 
 
 def analyse(model: KernelModel) -> Protocol:

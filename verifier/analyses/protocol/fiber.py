@@ -19,14 +19,15 @@ class Warp:
     """One warp of one CTA: its clock, and the asynchronous work it has started and not seen complete."""
 
     __slots__ = (
-        "bulk_component",
+        "bulk",
         "clock",
         "cluster_generation",
         "component",
+        "copies",
         "cta",
-        "groups",
         "index",
-        "issued_bulk",
+        "issued_loads",
+        "load_component",
         "loads",
         "name",
         "quarter",
@@ -41,11 +42,12 @@ class Warp:
         self.component = component  # counts the warp's own steps
         self.quarter = index % 4  # the lanes of tensor memory it may touch
         self.clock: Clock = {component: 0}
-        self.loads: dict[int, int] = {}  # component of a site -> TMEM loads issued
-        self.stores: dict[int, int] = {}  # the same for TMEM stores
-        self.issued_bulk = 0  # bulk stores issued
-        self.groups: list[int] = []  # count of bulk stores at each commit of a group not yet waited for
-        self.bulk_component: int | None = None
+        self.load_component = -1  # counts TMEM loads that are complete, with all before them
+        self.loads: dict[int, int] = {}  # instruction -> number of its latest load that may be in flight
+        self.issued_loads = 0
+        self.stores: dict[int, int] = {}  # component -> TMEM stores issued
+        self.bulk = Groups()  # bulk stores
+        self.copies = Groups()  # cp.async
         self.cluster_generation = -1  # the cluster barrier's generation it has arrived in
         self.released: list[Release] = []
 
@@ -55,34 +57,56 @@ class Warp:
         self.clock[self.component] = count
         return count
 
-    def start_load(self, component: int) -> int:
-        count = self.loads[component] = self.loads.get(component, 0) + 1
-        return count
+    def start_load(self, instr: int) -> int:
+        self.issued_loads += 1
+        self.loads[instr] = self.issued_loads
+        return self.issued_loads
 
     def start_store(self, component: int) -> int:
         count = self.stores[component] = self.stores.get(component, 0) + 1
         return count
 
     def finish_loads(self) -> None:
-        self.clock.update(self.loads)
+        self.loads.clear()
+        self.clock[self.load_component] = self.issued_loads
 
-    def finish_load(self, component: int) -> None:
+    def finish_load(self, instr: int) -> None:
         """The result of a load is read: that load is complete (PTX ISA 9.4, 9.7.18.6.4.5)."""
-        if component in self.loads:
-            self.clock[component] = self.loads[component]
+        if self.loads.pop(instr, None) is not None:
+            self.clock[self.load_component] = min(self.loads.values(), default=self.issued_loads + 1) - 1
 
     def finish_stores(self) -> None:
         self.clock.update(self.stores)
 
-    def commit_group(self) -> None:
-        self.groups.append(self.issued_bulk)
 
-    def wait_groups(self, pending: int) -> None:
-        """All but the latest `pending` bulk groups have read their sources."""
-        done = len(self.groups) - pending
-        if done > 0 and self.bulk_component is not None:
-            self.clock[self.bulk_component] = self.groups[done - 1]
-            del self.groups[:done]
+class Groups:
+    """Asynchronous copies of one kind that a warp issued, and where it closed a group of them."""
+
+    __slots__ = ("closed", "component", "issued")
+
+    def __init__(self) -> None:
+        self.component = -1
+        self.issued = 0
+        self.closed: list[int] = []  # copies issued at each commit of a group that is not yet waited for
+
+    def issue(self) -> int:
+        self.issued += 1
+        return self.issued
+
+    def commit(self) -> None:
+        self.closed.append(self.issued)
+
+    def wait(self, pending: int, clock: Clock) -> None:
+        """All but the latest `pending` groups are done."""
+        done = len(self.closed) - pending
+        if done > 0:
+            clock[self.component] = self.closed[done - 1]
+            del self.closed[:done]
+
+    def wait_all(self, clock: Clock) -> None:
+        """Every copy is done, in a group or not."""
+        self.closed.clear()
+        clock[self.component] = self.issued
 
 
 class Release:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from verifier.analyses.protocol.explore import Protocol
+from verifier.analyses.protocol.explore import Protocol, agreed
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.shadow import Access, Conflict
 from verifier.analyses.protocol.signals import WaitRecord
@@ -41,15 +41,14 @@ def early_frees(protocol: Protocol) -> dict[int, list[LateRead]]:
 
 
 def _confirmed(protocol: Protocol, wanted: Callable[[Machine, Clash], bool]) -> Iterator[LateRead]:
-    """Clashes of the base run that every other base run shows at the same instructions."""
-    sites = [
-        {(c.conflict.earlier.instr, c.conflict.later.instr) for c in run.tmem.clashes.values() if wanted(run, c)}
-        for run in protocol.runs
-    ]
-    for run in protocol.runs[:1]:
+    """Clashes that enough runs show at the same instructions; of these, all footprints of the first such run."""
+
+    def sites(run: Machine) -> dict[tuple[int, int], Clash]:
+        return {_key(c.conflict): c for c in run.tmem.clashes.values() if wanted(run, c)}
+
+    for run, chosen in protocol.confirmed(sites):
         for clash in run.tmem.clashes.values():
-            key = (clash.conflict.earlier.instr, clash.conflict.later.instr)
-            if wanted(run, clash) and all(key in seen for seen in sites):
+            if wanted(run, clash) and _key(clash.conflict) == _key(chosen.conflict):
                 yield LateRead(run, clash)
 
 
@@ -75,32 +74,22 @@ def handovers(protocol: Protocol) -> set[tuple[int, int]]:
 
 
 def races(protocol: Protocol) -> dict[int, list[tuple[Machine, Conflict]]]:
-    """Later instruction -> unordered accesses of shared memory.
+    """Later instruction -> unordered accesses of shared memory, as at least two runs show.
 
-    Races of base runs must show in all of them; those of a corner case (zero trips) in two runs.
+    Corner cases (zero trips) count, and so does what happened before an input was missing.
     """
+
+    def sites(run: Machine) -> dict[tuple[int, int], Conflict]:
+        return {_key(conflict): conflict for conflict in run.traffic.conflicts.values()}
+
     found: dict[int, list[tuple[Machine, Conflict]]] = {}
-    groups = [protocol.runs] if protocol.runs else []
-    everything = (*protocol.runs, *protocol.corners, *protocol.partial)
-    for run in (*protocol.corners, *protocol.partial):
-        groups.append((run, *(other for other in everything if other is not run)))
-    for index, group in enumerate(groups):
-        base, rest = group[0], group[1:]
-        for conflict in base.traffic.conflicts.values():
-            key = (conflict.earlier.instr, conflict.later.instr)
-            shown = [run for run in rest if key in _sites(run)]
-            confirmed = len(shown) == len(rest) if index == 0 else bool(shown)
-            if confirmed and not any(key == _key(c) for _, c in found.get(key[1], ())):
-                found.setdefault(key[1], []).append((base, conflict))
+    for run, conflict in agreed((*protocol.runs, *protocol.corners, *protocol.partial), sites):
+        found.setdefault(conflict.later.instr, []).append((run, conflict))
     return found
 
 
 def _key(conflict: Conflict) -> tuple[int, int]:
     return (conflict.earlier.instr, conflict.later.instr)
-
-
-def _sites(run: Machine) -> set[tuple[int, int]]:
-    return {_key(conflict) for conflict in run.traffic.conflicts.values()}
 
 
 def last_wait(run: Machine, access: Access, component: int | None = None) -> WaitRecord | None:

@@ -72,6 +72,11 @@ class Machine:
         return self.problem is None and not self.fibers
 
     @property
+    def worked(self) -> frozenset[int]:
+        """Blocks with synchronization that some fiber came to."""
+        return self.code.hard & self.visited
+
+    @property
     def stuck(self) -> list[Fiber]:
         """Fibers that wait for something that nobody will do."""
         return sorted((f for f in self.fibers if f.waits is not None), key=lambda f: (f.warp.name, f.lanes))

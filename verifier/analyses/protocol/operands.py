@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from verifier.analyses.protocol.control import Undecided
@@ -23,8 +25,8 @@ class Place(msgspec.Struct, frozen=True):
         base = fiber.regs[self.slot]
         if isinstance(base, int):
             return base + self.offset
-        if isinstance(base, tuple):
-            return tuple(x + self.offset if isinstance(x, int) else x for x in base)
+        if isinstance(base, tuple) and self.offset:
+            return _shifted(base, self.offset)
         return base
 
     def one(self, fiber: Fiber) -> int:
@@ -49,6 +51,11 @@ class Place(msgspec.Struct, frozen=True):
                 raise Undecided(f"{self.what}: {address.why}")
             counts[address + self.offset] = counts.get(address + self.offset, 0) + 1
         return list(counts.items())
+
+
+@lru_cache(maxsize=4096)
+def _shifted(base: tuple[int | Unknown, ...], offset: int) -> tuple[int | Unknown, ...]:
+    return tuple(x + offset if isinstance(x, int) else x for x in base)
 
 
 def _agree(value: tuple[object, ...], fiber: Fiber, what: str) -> int | Unknown:

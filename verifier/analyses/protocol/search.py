@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from verifier.analyses.protocol.code import Code
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.scripts import Script
@@ -16,9 +18,10 @@ STEP_BUDGET = 700_000  # of the search under one cluster shape
 WANTED_PHASES = 4  # twice round the parity
 
 # What is tried. Small parameters and large grids make short runs, so they come first.
-_SCALARS = (8, 128, 1024, 4, 512, 2, 256, 1)
+_SCALARS = (8, 4, 2, 1, 128, 1024, 512, 256)
 _GRIDS = (1024, 256, 16, 1)
 _RAISED = (640, 128, 2048)
+_FIRST_LIMIT = 80_000
 _SHORT = 20_000
 _CORNERS = 6
 _STEP = 256
@@ -53,7 +56,7 @@ class Search:
 
     def ended(self) -> list[Machine]:
         """Runs that came to their end, those that exercise most first."""
-        return sorted((r for r in self.runs if r.ended), key=self._merit, reverse=True)
+        return sorted((r for r in self.runs if r.ended), key=merit, reverse=True)
 
     def explore(self) -> None:
         """Look for a covering run, then make the two runs that verdicts rest on, and the corner cases."""
@@ -66,29 +69,40 @@ class Search:
             self.bytes = balance_bytes(best)
         if best.sized != self.sized:
             self.attempt(best.script)
-        for script in self._variations(best.script):
+        short = min((r for r in self.ended() if r.worked >= best.worked), key=lambda r: r.time)
+        for script in self._variations(short.script):
             if self._spent < 2 * STEP_BUDGET and self.attempt(script).ended:
                 break
-        self._visit_corners(best)
+        self._visit_corners(best, short.script)
 
     def _base(self) -> Machine | None:
-        """The best of a few uniform scripts."""
-        best: Machine | None = None
-        for scalar in _SCALARS:
-            best = self._descend(scalar, best)
-            if best is not None or self._spent > STEP_BUDGET:
-                break
-        return best
+        """The best of a few uniform scripts: smaller numbers when a run gets too long, larger ones otherwise."""
+        first, *_ = _SCALARS
+        smaller = [s for s in _SCALARS if s < first]
+        larger = [s for s in _SCALARS if s > first]
+        scalar = first
+        while self._spent < STEP_BUDGET:
+            best = self._descend(scalar)
+            if best is not None:
+                return best
+            long = self.runs[-1].time > self.runs[-1].limit
+            queue = (smaller or larger) if long else (larger or smaller)
+            if not queue:
+                return None
+            scalar = queue.pop(0)
+        return None
 
-    def _descend(self, scalar: int, best: Machine | None) -> Machine | None:
+    def _descend(self, scalar: int) -> Machine | None:
         """Smaller and smaller grids give a cluster more and more work."""
+        best: Machine | None = None
         grids = list(_GRIDS)
         before = -1
         while grids and self._spent < STEP_BUDGET:
-            run = self.attempt(Script(scalar=scalar, step=_STEP, tiles=_TILES, grid=(grids.pop(0), 1, 1)))
-            if run.ended and (best is None or self._merit(run) > self._merit(best)):
+            script = Script(scalar=scalar, step=_STEP, tiles=_TILES, grid=(grids.pop(0), 1, 1))
+            run = self.attempt(script, _FIRST_LIMIT)
+            if run.ended and (best is None or merit(run) > merit(best)):
                 best = run
-            if run.time > STEP_LIMIT or (run.ended and covers(run)):
+            if run.time > _FIRST_LIMIT or (run.ended and covers(run)):
                 break
             if run.time == before:
                 grids = grids[-1:]  # the grid hardly matters
@@ -101,11 +115,20 @@ class Search:
             for key in self.knobs():
                 if self._spent > STEP_BUDGET or covers(best):
                     return best
-                limit = min(STEP_LIMIT, max(_SHORT, 3 * best.time))
-                run = self.attempt(best.script.with_value(key, value), limit)
-                if run.ended and self._merit(run) > self._merit(best):
+                run = self._raise(best, key, value)
+                if run.ended and merit(run) > merit(best):
                     best = run
         return best
+
+    def _raise(self, best: Machine, key: tuple[str, int], value: int) -> Machine:
+        """One parameter raised; with the largest grid when that gets too long."""
+        script = best.script.with_value(key, value)
+        limit = min(STEP_LIMIT, max(_SHORT, 3 * best.time))
+        run = self.attempt(script, limit)
+        largest = (_GRIDS[0], 1, 1)
+        if run.time > limit and script.grid != largest:
+            run = self.attempt(msgspec.structs.replace(script, grid=largest), limit)
+        return run
 
     def knobs(self) -> list[tuple[str, int]]:
         """Scalar parameters that steer the slice; byte-sized ones are flags."""
@@ -117,25 +140,22 @@ class Search:
         for scalar, step in ((script.scalar, 384), (12, 256), (16, 512), (script.scalar, 256)):
             yield Script(scalar=scalar, step=step, tiles=script.tiles + 1, grid=(x + x // 2, y, z), named=script.named)
 
-    def _visit_corners(self, best: Machine) -> None:
+    def _visit_corners(self, best: Machine, short: Script) -> None:
         """Loops that run not at all: one parameter zero at a time. What is new there is confirmed by a second run."""
         for key in self.knobs()[:_CORNERS]:
             if self._spent > 2 * STEP_BUDGET:
                 return
-            run = self.attempt(best.script.with_value(key, 0))
+            run = self.attempt(short.with_value(key, 0))
             if run.traffic.conflicts.keys() - best.traffic.conflicts.keys():
-                for script in self._variations(best.script):
+                for script in self._variations(short):
                     self.attempt(script.with_value(key, 0))
                     break
-
-    def _merit(self, run: Machine) -> Score:
-        return merit(run)
 
 
 def merit(run: Machine) -> Score:
     """How much a run shows: blocks reached, barriers that come round, and then how short it is."""
     rounds = sum(min(b.current, WANTED_PHASES) for b in run.signals.mbarriers.values())
-    return (len(run.visited), rounds, -run.time)
+    return (len(run.worked), rounds, -run.time)
 
 
 def covers(run: Machine) -> bool:

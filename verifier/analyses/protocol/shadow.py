@@ -42,57 +42,74 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 _Key = tuple[int, int, int, int, int, bool]
+_PAGE = 13  # bits of an address that pages leave out
+_Entries = dict[_Key, Access]
 
 
 class Shadow:
-    """One address space of all CTAs. `meet` says whether two accesses with overlapping hulls share a piece."""
+    """One address space of all CTAs. `_meet` says whether two accesses with overlapping hulls share a piece."""
 
     def __init__(self) -> None:
-        self._last: dict[int, dict[_Key, Access]] = {}
+        self._reads: dict[tuple[int, int], _Entries] = {}  # (memory, page) -> latest accesses, newest last
+        self._writes: dict[tuple[int, int], _Entries] = {}
         self._checked: dict[_Key, int] = {}
-        self._stamp = 0
         self._stamps: dict[_Key, int] = {}
+        self._stamp = 0
 
     def touch(self, access: Access, clock: Clock) -> tuple[list[Access], list[Conflict]]:
         """Record an access made with `clock`: (overlapping ones it is ordered after, conflicts), newest first.
 
         What the same agent has met before at the same place is not reported again.
         """
-        key = (access.memory, access.component, access.instr, access.low, access.high, access.write)
-        entries = self._last.setdefault(access.memory, {})
-        met = self._check(access, clock, entries, self._checked.get(key, -1))
+        memory, low, high, write = access.memory, access.low, access.high, access.write
+        key = (memory, access.component, access.instr, low, high, write)
+        since = self._checked.get(key, -1)
+        ordered: dict[_Key, Access] = {}
+        conflicts: dict[_Key, Conflict] = {}
         self._stamp += 1
-        self._checked[key] = self._stamp
-        self._stamps[key] = self._stamp
-        entries.pop(key, None)
-        entries[key] = access
-        return met
+        self._checked[key] = self._stamps[key] = self._stamp
+        for page in range(low >> _PAGE, (high - 1 >> _PAGE) + 1):
+            place = (memory, page)
+            self._check(access, clock, self._writes.get(place), since, ordered, conflicts)
+            if write:
+                self._check(access, clock, self._reads.get(place), since, ordered, conflicts)
+            entries = (self._writes if write else self._reads).setdefault(place, {})
+            entries.pop(key, None)
+            entries[key] = access
+        return list(ordered.values()), list(conflicts.values())
 
     def _check(
-        self, access: Access, clock: Clock, entries: dict[_Key, Access], since: int
-    ) -> tuple[list[Access], list[Conflict]]:
-        ordered: list[Access] = []
-        conflicts: list[Conflict] = []
-        low, high, write, component = access.low, access.high, access.write, access.component
+        self,
+        access: Access,
+        clock: Clock,
+        entries: _Entries | None,
+        since: int,
+        ordered: dict[_Key, Access],
+        conflicts: dict[_Key, Conflict],
+    ) -> None:
+        if not entries:
+            return
+        low, high, component, stamps = access.low, access.high, access.component, self._stamps
         for key in reversed(entries):
-            if self._stamps[key] <= since:
+            if stamps[key] <= since:
                 break
             other = entries[key]
-            if other.low >= high or other.high <= low or not (write or other.write) or other.component == component:
+            if other.low >= high or other.high <= low or other.component == component:
                 continue
             if not self._meet(access, other):
                 continue
             if clock.get(other.component, 0) >= other.done:
-                ordered.append(other)
+                ordered[key] = other
             else:
-                conflicts.append(Conflict(other, access, clock.get(other.issuer, 0) >= other.issued))
-        return ordered, conflicts
+                conflicts[key] = Conflict(other, access, clock.get(other.issuer, 0) >= other.issued)
 
     def _meet(self, a: Access, b: Access) -> bool:
         return True
 
-    def all_of(self, memory: int) -> list[Access]:
-        return list(self._last.get(memory, {}).values())
+    def latest(self) -> list[Access]:
+        """The latest access of each agent, site and place, oldest first."""
+        found = {key: a for pages in (self._reads, self._writes) for page in pages.values() for key, a in page.items()}
+        return [found[key] for key in sorted(found, key=lambda k: self._stamps[k])]
 
 
 class TmemShadow(Shadow):

@@ -53,6 +53,9 @@ SOFT = frozenset(
         Kind.BULK_STORE,
         Kind.BULK_COMMIT,
         Kind.BULK_WAIT,
+        Kind.COPY_ASYNC,
+        Kind.COPY_COMMIT,
+        Kind.COPY_WAIT,
     }
 )
 ACCESSES = frozenset({Kind.LOAD, Kind.STORE, Kind.ATOMIC})

@@ -53,6 +53,9 @@ class Start:
             per_cta = self._cta_registers(rank, script)
             for index in range(-(-threads // WARP)):
                 warp = Warp(rank, index, machine.components.get("warp", rank, index))
+                warp.load_component = machine.components.get("ld", rank, index)
+                warp.bulk.component = machine.components.get("bulk", rank, index)
+                warp.copies.component = machine.components.get("cp.async", rank, index)
                 regs = shared.copy()
                 known = {**per_cta, **self._warp_registers(index)}
                 for name, slot in layout.sregs.items():

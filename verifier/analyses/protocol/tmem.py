@@ -79,8 +79,8 @@ class Tmem:
                 self._touch(warp, cta, start, columns, True, instr, ALL_QUARTERS, warp.component, warp.tick())
 
     def load(self, warp: Warp, address: int, columns: int | None, instr: int) -> None:
-        component = self._machine.components.get("ld", warp.name, instr)
-        done = warp.start_load(component)
+        component = warp.load_component
+        done = warp.start_load(instr)
         self._touch(warp, warp.cta, address, columns, False, instr, self._quarter(warp, address), component, done)
 
     def store(self, warp: Warp, address: int, columns: int | None, instr: int) -> None:

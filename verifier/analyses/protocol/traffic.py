@@ -104,11 +104,19 @@ class Traffic:
         self.stores[instr, source] = key
         if size is None:
             size = self._boxes.stores.get(key)
-        if warp.bulk_component is None:
-            warp.bulk_component = self._machine.components.get("bulk", warp.name)
-        warp.issued_bulk += 1
+        done = warp.bulk.issue()
         if size is not None:
-            self._record(warp, source, size, False, instr, warp.bulk_component, warp.issued_bulk, None)
+            self._record(warp, source, size, False, instr, warp.bulk.component, done, None)
+
+    def copy_async(self, fiber: Fiber, address: LaneValue, width: int, instr: int) -> None:
+        """`cp.async`: one write of each active lane, complete when the lane has waited for it or its arrival counts."""
+        hull = _hull(address, fiber.lanes, width)
+        if isinstance(hull, Unknown):
+            self.unresolved.setdefault(instr, hull.why)
+            return
+        low, size, pieces = hull
+        copies = fiber.warp.copies
+        self._record(fiber.warp, low, size, True, instr, copies.component, copies.issue(), pieces)
 
     def async_store(self, fiber: Fiber, address: LaneValue, width: int, signal: int, lanes: int, instr: int) -> None:
         """Stores that complete bytes on a barrier, one for each of `lanes` lanes."""
