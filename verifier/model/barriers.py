@@ -149,14 +149,14 @@ def stage_bound(stream: Stream, place: Place) -> int | None:
     """Number of stages an address can reach, from the comparison that wraps its stage counter."""
     bounds = []
     for symbol, coef in place.stage:
-        bound = _wrap_of(stream, symbol)
+        bound = wrap_of(stream, symbol)
         if coef % BARRIER_BYTES or bound is None:
             return None
         bounds.append(bound * coef // BARRIER_BYTES)
     return max(bounds) if bounds else None
 
 
-def _wrap_of(stream: Stream, counter: Symbol) -> int | None:
+def wrap_of(stream: Stream, counter: Symbol) -> int | None:
     """N of the test after which a stage counter returns to zero: `counter + 1 == N ? 0 : counter + 1`.
 
     The counter's cycle is searched through copies and merges; two stages are also stepped with `xor 1`.

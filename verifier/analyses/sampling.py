@@ -1,0 +1,71 @@
+"""Addresses as numbers: shared objects laid out, loop counters given the values they take, lanes spread.
+
+Swizzled addresses are not affine (`base + (offset ^ row bits)`), but once the unknowns in them have numbers, they can
+be computed like any other. A sample assigns numbers to the counters an address is made of; what such addresses show
+about overlap holds for the values that counters take, which wrap soon.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from verifier.analyses.rewriting import Rewriter, TooDeep, atoms
+from verifier.model.barriers import wrap_of
+from verifier.model.program import Function
+from verifier.model.streams import Stream
+from verifier.model.values import Symbol, Value, spread
+
+Numbers = Mapping[Symbol, Value]
+_COUNTERS = frozenset({"phi", "iter"})
+_FREE_RANGE = 4  # values tried for a counter whose wrap is not known
+_SAMPLE_LIMIT = 48
+_SHARED_ALIGN = 1024
+
+
+def layout(function: Function) -> dict[str, int]:
+    """An address for each shared object, in the order declared; an open one (`[]`, dynamic) comes last."""
+    addresses: dict[str, int] = {}
+    top = _SHARED_ALIGN
+    objects = [o for o in function.objects if o.space.startswith("shared")]
+    for item in sorted(objects, key=lambda o: o.size is None or o.size == 0):
+        top = -(-top // max(item.align, 16)) * max(item.align, 16)
+        addresses[item.name] = top
+        top += item.size or 0
+    return addresses
+
+
+class Sampler:
+    """Numbers for the addresses of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._objects = layout(stream.function)
+
+    def objects(self, values: Iterable[Value]) -> dict[Symbol, Value]:
+        """Addresses of the shared objects that occur."""
+        found = {}
+        for symbol in frozenset().union(*(atoms(v) for v in values)):
+            if symbol.kind == "sym" and symbol.key[2] in self._objects:
+                found[symbol] = Value(self._objects[str(symbol.key[2])])
+        return found
+
+    def counters(self, values: Iterable[Value]) -> frozenset[Symbol]:
+        """Loop counters that occur."""
+        return frozenset(s for value in values for s in atoms(value) if s.kind in _COUNTERS)
+
+    def samples(self, values: Sequence[Value]) -> Iterator[dict[Symbol, Value]]:
+        """Numbers for everything that can be given one; counters run through the values that they take."""
+        fixed = self.objects(values)
+        counters = sorted(self.counters(values), key=str)
+        ranges = [range(wrap_of(self._stream, c) or _FREE_RANGE) for c in counters]
+        for choice in itertools.islice(itertools.product(*ranges), _SAMPLE_LIMIT):
+            yield {**fixed, **{c: Value(n) for c, n in zip(counters, choice, strict=True)}}
+
+    def numbers(self, value: Value, known: Numbers) -> tuple[int, ...] | None:
+        """The value in each lane; None when something in it has no number."""
+        try:
+            result = Rewriter(self._stream.evaluator.table, known).value(value)
+        except TooDeep:
+            return None
+        return None if result.terms else spread(result.lanes)
