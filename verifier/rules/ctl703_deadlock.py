@@ -70,6 +70,8 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
         yield _violation(protocol, protocol.hang)
     elif protocol.base is None:
         yield open_question("all", wait.location, protocol.doubt, "deadlock")
+    elif protocol.may_hang:
+        yield open_question("all", wait.location, protocol.may_hang, "deadlock")
     else:
         yield holds(protocol, "all", wait.location, "every thread comes to its end", "deadlock")
 

@@ -9,6 +9,7 @@ from verifier.analyses.protocol.alu import Step, compute_step
 from verifier.analyses.protocol.effects import event_step
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.layout import Layout
+from verifier.analyses.protocol.readers import load_uses
 from verifier.analyses.protocol.slicing import HARD, Slice, Slicer
 from verifier.analyses.protocol.values import Unknown, merge, pick
 from verifier.model.cfg import Cfg
@@ -44,42 +45,12 @@ class Code:
         self.hard = self._hard_blocks()
         self._regions = control.Regions(self.cfg, self.hard)
         self.joins = self._join_slots()
-        self._uses = self._load_uses()
+        self._uses = load_uses(model, self.cfg)
         self.blocks = [self._block(index) for index in range(len(self.cfg.blocks))]
 
     def _hard_blocks(self) -> frozenset[int]:
         blocks = self.cfg.block_of
         return frozenset(blocks[e.instr] for e in self.model.events if e.kind in HARD and e.instr in self.slice.keep)
-
-    def _load_uses(self) -> dict[int, tuple[int, ...]]:
-        """First reader in each block -> the TMEM loads whose results it reads, which complete them."""
-        found: dict[int, list[int]] = {}
-        for event in self.model.events:
-            if event.kind is not Kind.TMEM_LOAD:
-                continue
-            seen: set[int] = set()
-            for user in sorted(self._readers(event.instr)):
-                block = self.cfg.block_of[user]
-                if block not in seen:
-                    seen.add(block)
-                    found.setdefault(user, []).append(event.instr)
-        return {user: tuple(loads) for user, loads in found.items()}
-
-    def _readers(self, instr: int) -> set[int]:
-        """Instructions that do something with a result of `instr`; moving it somewhere else is nothing yet."""
-        ssa, instrs = self.model.ssa, self.model.function.instrs
-        readers: set[int] = set()
-        moved = {instr}
-        work = [instr]
-        while work:
-            users = {user for value in ssa.writes[work.pop()].values() for user in ssa.users[value.id]}
-            for user in users - moved - readers:
-                if instrs[user].opcode.startswith("mov."):
-                    moved.add(user)
-                    work.append(user)
-                else:
-                    readers.add(user)
-        return readers
 
     def _join_slots(self) -> dict[int, tuple[int, ...]]:
         """Block -> slots of the registers that may differ between the ways into it."""

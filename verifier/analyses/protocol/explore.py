@@ -40,6 +40,7 @@ class Protocol:
         self.runs = tuple(run for run in ended if run.worked >= ended[0].worked)
         self.corners = tuple(run for run in ended if run not in self.runs)
         made = search.runs if search is not None else []
+        self.needed = _CONFIRMED if search is not None and search.second is not None else 1
         self.partial = tuple(run for run in made if run.problem is not None and run.time <= run.limit)
         stuck = [run for run in tried if run.problem is None and run.stuck]
         alone = [run for run in stuck if not any(run.worked <= other.worked for other in ended)]
@@ -63,11 +64,11 @@ class Protocol:
         return self.model.shape.cluster is None and self.model.in_cluster
 
     def confirmed(self, shows: Callable[[Machine], Mapping[K, V]]) -> list[tuple[Machine, V]]:
-        """What enough base runs show, by key, each with the first run that does.
+        """What enough base runs show.
 
         One script alone may break a contract between a kernel and its host; two that agree are believed.
         """
-        return agreed(self.runs, shows)
+        return agreed(self.runs, shows, self.needed)
 
     @cached_property
     def wait_faults(self) -> tuple[tuple[Machine, WaitFault], ...]:
@@ -77,12 +78,16 @@ class Protocol:
     @cached_property
     def early(self) -> tuple[tuple[Machine, Early], ...]:
         """Signals that may land in another phase than the one they are meant for."""
-        return tuple(found for group in self._groups() for found in agreed(group, lambda run: run.signals.early))
+        return tuple(
+            found for group in self._groups() for found in agreed(group, lambda run: run.signals.early, self.needed)
+        )
 
     @cached_property
     def excess(self) -> tuple[tuple[Machine, Excess], ...]:
         """Arrivals beyond a barrier's count."""
-        return tuple(found for group in self._groups() for found in agreed(group, lambda run: run.signals.excess))
+        return tuple(
+            found for group in self._groups() for found in agreed(group, lambda run: run.signals.excess, self.needed)
+        )
 
     def _groups(self) -> list[tuple[Machine, ...]]:
         """Runs that must agree before something is reported: the base runs, and those that got stuck."""
@@ -96,9 +101,17 @@ class Protocol:
             return f"the protocol could not be run to its end: {self.reason}"
         if self.hang is not None:
             return "the protocol gets stuck under some inputs"
-        if self.wait_faults or self.early or self.excess:
+        if self.early or self.excess:
             return "the barrier protocol is not deterministic, so one run does not speak for all schedules"
         return ""
+
+    @property
+    def may_hang(self) -> str:
+        """Why the kernel may hang in another schedule although the runs ended; empty when it cannot.
+
+        A wait that may miss its phase gives its waiter at least what it means, so order proved from that stands.
+        """
+        return "a wait may miss the phase it means (MBR202)" if self.wait_faults else ""
 
     @property
     def claim(self) -> str:
@@ -112,14 +125,15 @@ class Protocol:
         return f"every schedule of {run.script.text}{shape}"
 
 
-def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]]) -> list[tuple[Machine, V]]:
+def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], needed: int) -> list[tuple[Machine, V]]:
+    """What at least `needed` runs show, by key, each with the first run that does."""
     first: dict[K, tuple[Machine, V]] = {}
     count: Counter[K] = Counter()
     for run in runs:
         for key, value in shows(run).items():
             first.setdefault(key, (run, value))
             count[key] += 1
-    return [found for key, found in first.items() if count[key] >= min(_CONFIRMED, len(runs))]
+    return [found for key, found in first.items() if count[key] >= needed]
 
 
 def analyse(model: KernelModel) -> Protocol:

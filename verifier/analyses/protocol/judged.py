@@ -83,7 +83,7 @@ def races(protocol: Protocol) -> dict[int, list[tuple[Machine, Conflict]]]:
         return {_key(conflict): conflict for conflict in run.traffic.conflicts.values()}
 
     found: dict[int, list[tuple[Machine, Conflict]]] = {}
-    for run, conflict in agreed((*protocol.runs, *protocol.corners, *protocol.partial), sites):
+    for run, conflict in agreed((*protocol.runs, *protocol.corners, *protocol.partial), sites, protocol.needed):
         found.setdefault(conflict.later.instr, []).append((run, conflict))
     return found
 
