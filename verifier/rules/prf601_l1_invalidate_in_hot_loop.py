@@ -45,7 +45,7 @@ Good
 
 Limits
     A form without the invalidate is offered only where SCP301 accepts it and no global memory is read behind the wait.
-    Where none is known to be right, and for polls outside of any hot loop, the finding is a note: it says what it costs.
+    Where none is known to be right, and for polls outside of any hot loop, it is a note that says what it costs.
 """
 
 from __future__ import annotations

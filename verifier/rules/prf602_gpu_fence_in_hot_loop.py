@@ -6,8 +6,8 @@ What
 
 Why
     Such a fence waits until every earlier write of the thread has reached L2. Semantics or a state space wider than
-    what is handed over buy nothing: `release.cluster` on the arrive that gives back a TMEM stage, or `fence.proxy.async`
-    without `.shared::cta` before a TMA store, are the usual ones. The result is the same, the loop is slower.
+    what is handed over buy nothing: `release.cluster` on the arrive that gives back a TMEM stage, `fence.proxy.async`
+    without `.shared::cta` before a TMA store are the usual ones. The result is the same, the loop is slower.
 
 ISA
     SASS of ptxas 12.9 to 13.5: release or acq_rel at cluster scope or wider becomes `MEMBAR.ALL.GPU|SYS`, `ERRBAR`,

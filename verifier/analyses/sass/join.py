@@ -7,6 +7,7 @@ Where several PTX instructions of one kind share a line they are told apart by t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.program import FlowKind, Instr
 from verifier.model.streams import Stream
-from verifier.parse.sass_ast import SassInstruction
+from verifier.parse.sass_ast import Address, Operand, SassInstruction
 
 # What PTX may stand behind a kind of SASS event, where it is not that kind alone.
 _SOURCES: dict[Kind, frozenset[Kind]] = {
@@ -42,6 +43,7 @@ class Join:
         for event in ptx.events if ptx else ():
             if event.location.ptx_line is not None:
                 self._events[event.location.ptx_line].append(event)
+        self._lines = sorted(self._events)
         for event in sass.events:
             if event.location.ptx_line is not None:
                 self._copies[event.location.ptx_line, event.kind].append(event.instr)
@@ -66,13 +68,21 @@ class Join:
         kinds = _SOURCES.get(event.kind, frozenset({event.kind}))
         found = [source for source in self.events(event.instr) if source.kind in kinds]
         if not found and event.kind is Kind.BARRIER_WAIT:
-            retry = self._retry(event)
-            return self.sources(retry) if retry is not None else ()
+            return self._first_try(event)
         if len(found) > 1:
             copies = self._copies[event.location.ptx_line or 0, event.kind]
             if len(copies) == len(found):
                 return (found[copies.index(event.instr)],)
         return tuple(found)
+
+    def _first_try(self, wait: Event) -> tuple[Event, ...]:
+        """The PTX wait of an inline first try: that of its retry, else the first event below the line it carries."""
+        retry = self._retry(wait)
+        if retry is not None:
+            return self.sources(retry)
+        below = bisect_right(self._lines, wait.location.ptx_line or 0)
+        following = self._events[self._lines[below]] if below < len(self._lines) else []
+        return tuple(following[:1]) if following and following[0].kind is Kind.BARRIER_WAIT else ()
 
     def _retry(self, wait: Event) -> Event | None:
         """The wait that runs when an inline first try has failed."""
@@ -87,13 +97,16 @@ class Join:
         return None
 
     def _wait_near(self, start: int, like: SassInstruction, first: Event) -> Event | None:
-        """A wait with the same operands a few instructions from `start` on."""
+        """A wait for the same barrier and parity a few instructions from `start` on.
+
+        The base register may be a copy: `[UR17+0x40]` is retried as `[R0+URZ+0x40]`.
+        """
         for index in range(start, min(start + _RETRY_DISTANCE, len(self._sass.function.instrs))):
             event = self._sass.event_at(index)
             origin = self._sass.function.instrs[index].origin
             if event is None or event.kind is not Kind.BARRIER_WAIT or event.instr == first.instr:
                 continue
-            if isinstance(origin, SassInstruction) and origin.operands[1:] == like.operands[1:]:
+            if isinstance(origin, SassInstruction) and _operands(origin) == _operands(like):
                 return event if event.location.ptx_line != first.location.ptx_line else None
         return None
 
@@ -103,3 +116,8 @@ class Join:
             return ()
         members = set(stream.members)
         return tuple(other for other in self._ptx.streams if members & set(other.members))
+
+
+def _operands(wait: SassInstruction) -> list[int | Operand]:
+    """Offset of the barrier and register of the parity."""
+    return [o.offset if isinstance(o, Address) else o for o in wait.operands[1:]]
