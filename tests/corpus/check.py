@@ -28,7 +28,8 @@ _FINDINGS = (0, 1)
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel's outcome.
 
-    `seconds` is wall time, `megabytes` the size of PTX and cubin; `problem` says why there is no report, else it is empty.
+    `seconds` is wall time, `megabytes` the size of PTX and cubin; `problem` says why there is no report, and is empty
+    when there is one.
     """
 
     kernel: str
