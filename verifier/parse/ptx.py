@@ -39,6 +39,9 @@ PROBE = 1 << 18
 MAX_STATEMENT = 200_000
 """Most characters of a statement in a function body that Lark is asked to read."""
 
+LONGEST_LITERAL = 5000
+"""Characters that a number may have in the grammar, and some more."""
+
 _CALLS = ("call", "call.uni")
 
 
@@ -130,14 +133,15 @@ class _Reader:
         from verifier.parse.ptx_lark import engine
 
         cut = at + MAX_STATEMENT
-        last = (self._source.line_of(cut), self._source.column_of(cut))
+        near = cut - LONGEST_LITERAL  # an error behind this may come from the cut
         try:
             engine().statements(self._source, way + self._text[at:cut], at - len(way))
         except ParseError as error:
-            if (error.line, error.column) < last:
+            if (error.line, error.column) < (self._source.line_of(near), self._source.column_of(near)):
                 raise
+        line, column = self._source.line_of(cut), self._source.column_of(cut)
         what = f"no ';' in {MAX_STATEMENT} characters"
-        raise ParseError(what, file=self._source.name, line=last[0], column=last[1], expected=("';'",))
+        raise ParseError(what, file=self._source.name, line=line, column=column, expected=("';'",))
 
     # module level
 

@@ -23,6 +23,7 @@ from verifier.parse.ptx_ast import (
 )
 from verifier.parse.ptx_leaves import end_of, start_of
 from verifier.parse.ptx_operands import Children, Operands
+from verifier.parse.ptx_print import render_directive, render_param
 
 MAX_TARGETS = 65536
 """Most labels that the `<n>` form of a branch target may stand for."""
@@ -321,13 +322,7 @@ def _type(children: Children) -> str:
 def _show(item: Token | Listed | Performed) -> str:
     """A part of a `.callprototype`, as PTX writes it."""
     if isinstance(item, Performed):
-        return " ".join((item.name, ", ".join(map(str, item.values)))).strip()
+        return render_directive(item.name, item.values)
     if isinstance(item, Listed):
-        return f"({', '.join(map(_show_param, item.params))})"
+        return f"({', '.join(map(render_param, item.params))})"
     return str(item.value)
-
-
-def _show_param(param: Param) -> str:
-    align = () if param.align is None else (f".align {param.align}",)
-    dims = "".join("[]" if size is None else f"[{size}]" for size in param.dims)
-    return " ".join((f".{param.space}", *align, f".{param.type}", param.name + dims))

@@ -57,10 +57,10 @@ BODY = re.compile(
     rf"|({_WORD})\s*:(?!:|\s*\.(?:branchtargets|calltargets|callprototype)\b)"
     rf"|([{{}}])"
     rf"|({_LOC}|{_DECLARATION}|{_TARGETS}|\.pragma\s*{_STRINGS}\s*;)"
-    rf"|(\S))",
+    rf"|(\S)|\Z)",
     re.ASCII,
 )
-"""One statement of a body: guard, opcode, operands | label | brace | directive | anything else."""
+"""One statement of a body: guard, opcode, operands | label | brace | directive | anything else | the end."""
 
 INSTRUCTION, LABEL, BRACE, DIRECTIVE = 3, 4, 5, 6
 """`lastindex` of a match of `BODY`."""
