@@ -88,7 +88,7 @@ class Kernel:
     """The kernel of one artifact folder. Needs a current CUDA context; raises RuntimeError when the driver refuses."""
 
     def __init__(self, folder: Path) -> None:
-        torch.cuda.current_stream()  # makes the context
+        torch.zeros((), device="cuda")  # makes the context, and makes it current
         meta = json.loads((folder / "meta.json").read_text())
         self.config: dict[str, Any] = meta["config"]
         self.launch: dict[str, Any] = meta["launch"]
