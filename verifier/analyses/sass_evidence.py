@@ -9,6 +9,7 @@ import msgspec
 
 from verifier.analyses.completion import PathLimit
 from verifier.analyses.facts import KernelFacts
+from verifier.analyses.sass.compare import Comparison
 from verifier.analyses.sass.controls import scoreboards
 from verifier.analyses.sass.inflight import InFlight, Pending
 from verifier.analyses.sass.side import SassSide
@@ -39,6 +40,7 @@ class SassLoads:
         self._facts = facts
         self.side = side
         self._flights: dict[int, InFlight] = {}
+        self._comparisons: dict[tuple[int, int], Comparison] = {}
 
     def flight(self, stream: Stream) -> InFlight:
         found = self._flights.get(id(stream))
@@ -63,11 +65,26 @@ class SassLoads:
             return Evidence(Verdict.UNKNOWN, "no instruction of the SASS is attributed to this signal")
         proofs: list[Evidence] = []
         for other, sink in found:
-            evidence = self.judge_sink(other, sink, loads)
+            evidence = self._moved(stream, other, signal, loads) or self.judge_sink(other, sink, loads)
             if evidence.verdict is not Verdict.PROVED:
                 return evidence
             proofs.append(evidence)
         return proofs[0]
+
+    def _moved(self, ptx: Stream, sass: Stream, signal: Event, loads: Sequence[Event]) -> Evidence | None:
+        """A load that the PTX has before `signal` and the SASS behind it."""
+        key = (id(ptx), id(sass))
+        comparison = self._comparisons.get(key)
+        if comparison is None:
+            assert self.side.ptx is not None
+            flows = self._facts.flow(self.side.ptx, ptx), self._facts.flow(self.side.model, sass)
+            comparison = self._comparisons[key] = Comparison(self.side, *flows)
+        for moved in comparison.displaced(signal):
+            if moved.shown is not None and moved.earlier in loads:
+                sink, load = moved.shown
+                text = f"moved behind the signal: {_noun(sink)} at {_at(sink)}, {load.opcode} at {_at(load)}"
+                return Evidence(Verdict.VIOLATED, text, load.location, sink.location)
+        return None
 
     def judge_sink(self, stream: Stream, sink: Event, loads: Sequence[Event] | None = None) -> Evidence:
         """The same at one SASS sink; with `loads` None every load counts."""

@@ -16,8 +16,9 @@ Bad
     threads 1024
     .local .align 4 .b8 stack[512];
     mov.b32 r9, stack;
-    L0: and.b32 r5, r4, 31; shl.b32 r5, r5, 2; add.u32 r6, r9, r5;        // PRF603
-    ld.local.b32 r7, [r6]; add.u32 r7, r7, r3;
+    L0: and.b32 r5, r4, 31; shl.b32 r5, r5, 2; add.u32 r6, r9, r5;
+    ld.local.b32 r7, [r6];        // PRF603
+    add.u32 r7, r7, r3;
     st.local.b32 [r6], r7;
     add.u32 r4, r4, 3; setp.lt.u32 q2, r4, r8; @q2 bra L0;
     st.global.b32 [gp], r7;
@@ -32,7 +33,7 @@ Good
     ```
 
 Limits
-    Whether an access spills a register or belongs to an array in local memory is told by the PTX, where it is at hand.
+    Whether an access spills a register or belongs to an array in local memory is told by the PTX line it comes from.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def _violation(side: SassSide, stream: Stream, loop: Loop, inside: Sequence[Even
     role = side.model.role_of(stream)
     loops = side.loops(stream)
     loads = sum(e.has("load") for e in inside)
-    declared = side.ptx is not None and any(e.space == "local" for e in side.ptx.events)
-    what = "a local array or spills" if declared else "spilled registers"
+    array = [e for e in inside if any(source.space == "local" for source in side.join.events(e.instr))]
+    what = "spilled registers" if not array else "a local array" if len(array) == len(inside) else "an array and spills"
     message = f"{role} uses local memory in a loop: {loads} LDL and {len(inside) - loads} STL, {what}"
     deepest = sorted(inside, key=lambda e: -loops.depth(e.instr))[:3]
     witness = [
@@ -89,6 +90,6 @@ def _violation(side: SassSide, stream: Stream, loop: Loop, inside: Sequence[Even
         severity=Severity.WARNING,
         hazard=Hazard.PERFORMANCE,
         witness=tuple(witness),
-        fix=_ARRAY if declared else _SPILLS,
+        fix=_ARRAY if len(array) == len(inside) else _SPILLS,
         shape=f"local memory in a loop: {what}",
     )

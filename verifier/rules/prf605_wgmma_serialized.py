@@ -15,11 +15,12 @@ ISA
 Bad
     ```ptx
     threads 128
+    ld.global.b32 r8, [gp]; mov.b32 r4, 0;
     mov.b32 f0, 0f00000000; mov.b32 f1, 0f00000000; mov.b32 f2, 0f00000000; mov.b32 f3, 0f00000000;
     L0: wgmma.fence.sync.aligned;
-    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {f0, f1, f2, f3}, ad, bd, p, 1, 1, 0, 0;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {f0, f1, f2, f3}, ad, bd, p, 1, 1, 0, 0;        // PRF605
     wgmma.commit_group.sync.aligned;
-    wgmma.wait_group.sync.aligned 1;        // PRF605
+    wgmma.wait_group.sync.aligned 1;
     mul.f32 f0, f0, 0f3F000000;
     add.u32 r4, r4, 1; setp.lt.u32 q2, r4, r8; @q2 bra L0;
     wgmma.wait_group.sync.aligned 0;
@@ -29,6 +30,7 @@ Bad
 Good
     ```ptx
     threads 128
+    ld.global.b32 r8, [gp]; mov.b32 r4, 0;
     mov.b32 f0, 0f00000000; mov.b32 f1, 0f00000000; mov.b32 f2, 0f00000000; mov.b32 f3, 0f00000000;
     L0: wgmma.fence.sync.aligned;
     wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {f0, f1, f2, f3}, ad, bd, p, 1, 1, 0, 0;
@@ -61,6 +63,8 @@ from verifier.rules.support import proved, step, violated
 
 _CODES = frozenset(f"C75{number:02}" for number in range(4, 20)) - {"C7508"}
 _FIX = "keep every access to accumulators and register operands out of the window between mma_async and wait_group"
+_REGISTERS = "C7511"
+_SMALLER = "take smaller tiles or give these warps more registers (setmaxnreg, fewer threads)"
 
 
 @rule(
@@ -85,12 +89,25 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
             elif _realized(side, stream, wait):
                 yield proved(model, stream, wait, "the SASS lets as many groups stay in flight")
         mmas = kernel.flow(model, stream).select(lambda e: e.kind is Kind.WGMMA_MMA)
-        if said and mmas and not any(_earlier(side, stream, wait) for wait in waits):
-            yield _violation(model, stream, mmas[0], said, None)
+        added = _added(side, stream)
+        if mmas and (said or added) and not any(_earlier(side, stream, wait) for wait in waits):
+            yield _violation(model, stream, mmas[0], said, added)
 
 
 def _is_about(message: AssemblerMessage, function: str) -> bool:
     return "in the function" not in message.text or f"'{function}'" in message.text
+
+
+def _added(side: SassSide, stream: Stream) -> Event | None:
+    """A SASS wait of the same warps that no wait of the PTX asks for."""
+    if not side.join.has_lines:
+        return None
+    members = set(stream.members)
+    streams = [s for s in side.model.streams if members & set(s.members)]
+    for event in side.model.events:
+        if event.kind is Kind.WGMMA_WAIT and any(s.runs(event) for s in streams) and not side.join.sources(event):
+            return event
+    return None
 
 
 def _realized(side: SassSide, stream: Stream, wait: Event) -> list[Event]:
@@ -131,6 +148,6 @@ def _violation(
         f"{role} runs wgmma one after the other: ptxas serialized it",
         severity=Severity.WARNING,
         witness=tuple(witness),
-        fix=_FIX,
+        fix=_SMALLER if any(m.code == _REGISTERS for m in said) else _FIX,
         hazard=Hazard.PERFORMANCE,
     )

@@ -152,12 +152,14 @@ def _violation(model: KernelModel, release: Release, evidence: Evidence) -> Judg
     receiver = model.role_of(taker.stream)
     assert evidence.load is not None
     assert evidence.sink is not None
-    missing = evidence.missing or "any scoreboard"
+    issued = "LDTM is issued, behind the signal"
+    signals = "signals, and the load is still to come"
+    if evidence.missing:
+        issued = f"LDTM is issued; it releases {evidence.missing} when it is complete"
+        signals = f"signals without having waited for {evidence.missing}"
     witness = (
-        WitnessStep(
-            role=role, fact=f"LDTM is issued; it releases {missing} when it is complete", location=evidence.load
-        ),
-        WitnessStep(role=role, fact=f"signals without having waited for {missing}", location=evidence.sink),
+        WitnessStep(role=role, fact=issued, location=evidence.load),
+        WitnessStep(role=role, fact=signals, location=evidence.sink),
         WitnessStep(role=receiver, fact="waits for that signal", location=taker.wait.location),
         WitnessStep(
             role=receiver,
@@ -170,12 +172,12 @@ def _violation(model: KernelModel, release: Release, evidence: Evidence) -> Judg
         role=role,
         location=_place(release.signal, evidence),
         reason=evidence.text,
-        message=f"in the machine code {role} gives TMEM to {receiver} while a load is {evidence.text}",
+        message=f"in the machine code {role} gives TMEM to {receiver} before a load of it is complete: {evidence.text}",
         severity=Severity.ERROR,
         hazard=Hazard.CODEGEN,
         witness=witness,
         fix=_FIX,
-        shape=f"{release.signal.opcode}|{missing}",
+        shape=f"{release.signal.opcode}|{evidence.missing}",
     )
 
 

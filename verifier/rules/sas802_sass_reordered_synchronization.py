@@ -17,7 +17,8 @@ ISA
 Bad
     ```ptx
     warp 0:
-    tcgen05.ld.sync.aligned.32x32b.x4.b32 {r2, r3, r4, r5}, [t];
+    ld.global.b32 r9, [data]; add.u32 r9, r9, t;
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {r2, r3, r4, r5}, [r9];
     mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];        // SAS802
     st.global.v4.b32 [gp], {r2, r3, r4, r5};
     warp 1:
@@ -29,7 +30,8 @@ Bad
 Good
     ```ptx
     warp 0:
-    tcgen05.ld.sync.aligned.32x32b.x4.b32 {r2, r3, r4, r5}, [t];
+    ld.global.b32 r9, [data]; add.u32 r9, r9, t;
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {r2, r3, r4, r5}, [r9];
     tcgen05.wait::ld.sync.aligned;
     tcgen05.fence::before_thread_sync;
     mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];
