@@ -14,7 +14,7 @@ from verifier.launch import LaunchFacts
 from verifier.model.kernel import KernelModel
 from verifier.model.lift_ptx import lift_ptx
 from verifier.model.lower_ptx import lower_ptx
-from verifier.model.lower_sass import entry_names
+from verifier.model.lower_sass import entry_names, lower_sass
 from verifier.parse.ptx import parse_ptx
 from verifier.parse.sass import parse_sass
 from verifier.parse.source import Source
@@ -42,7 +42,7 @@ def machine_listing(text: str) -> Listing:
     """The lines of the only kernel in an nvdisasm listing."""
     file = parse_sass(Source("kernel.sass", text))
     (name,) = entry_names(file)
-    return sass_listing(name, machine_code(file, None), {})
+    return sass_listing(name, machine_code(file, lower_sass(file)), lambda instr: ())
 
 
 def compared(before: str, after: str) -> Comparison:

@@ -20,6 +20,7 @@ from verifier.model.lift_ptx import lift_ptx
 from verifier.model.lift_sass import lift_sass
 from verifier.model.lower_ptx import lower_ptx
 from verifier.model.lower_sass import lower_sass
+from verifier.model.program import Function
 from verifier.parse.source import Source
 
 A = TypeVar("A")
@@ -28,13 +29,14 @@ B = TypeVar("B")
 
 class LoadedKernel(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel, the text of its PTX if there is one, what is known of the tools that built it, what was assumed, and
-    which instructions the tables do not know."""
+    which instructions the tables do not know. `machine` are all functions of the listing that the kernel is in."""
 
     kernel: KernelFacts
     ptx: Source | None
     toolchain: dict[str, str] = {}
     assumptions: tuple[str, ...] = ()
     unknown_opcodes: dict[str, int] = {}
+    machine: tuple[Function, ...] = ()
 
 
 def load_kernels(bundles: Sequence[Bundle], options: LoadOptions) -> Iterator[LoadedKernel | VerifierError]:
@@ -100,6 +102,7 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
             toolchain=parts.toolchain,
             assumptions=models[0].assumptions if models else (),
             unknown_opcodes={opcode: n for model in models for opcode, n in unknown_opcodes(model).items()},
+            machine=tuple(code.values()),
         )
 
 

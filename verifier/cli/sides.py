@@ -41,11 +41,12 @@ def sides_of(bundles: Sequence[Bundle], options: LoadOptions, folder: Path | Non
 
 def _sides(parts: Parts, bundle: Bundle, options: LoadOptions, path: str, root: str) -> Iterator[Side]:
     names = dict.fromkeys([*ptx_kernels(parts), *sass_kernels(parts)])
-    sass = machine_code(parts.sass, parts.cubin) if parts.sass else None
     usage = {usage.entry: usage for usage in parts.meta.usage} if parts.meta else {}
     infos = {info.name: info for info in parts.cubin.kernels} if parts.cubin else {}
     ir = _ir(bundle)
-    for entry, loaded in zip(names, build_kernels(parts, options), strict=True):
+    kernels = list(build_kernels(parts, options))
+    sass = machine_code(parts.sass, kernels[0].machine) if parts.sass else None
+    for entry, loaded in zip(names, kernels, strict=True):
         yield Side(
             name=loaded.kernel.name,
             entry=entry,

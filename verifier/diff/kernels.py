@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -19,8 +19,9 @@ from verifier.diff.skeleton import Skeleton, compare_skeletons
 from verifier.diff.verdicts import UNCHECKED, Verdicts, compare_verdicts
 from verifier.errors import InputError
 from verifier.launch import LaunchFacts
+from verifier.model.kernel import KernelModel
 from verifier.model.lower_ptx import lower_ptx
-from verifier.model.program import FlowKind
+from verifier.model.program import FlowKind, Instr
 from verifier.rules import Rule
 
 
@@ -156,20 +157,28 @@ def _ptx(side: Side, launch: Sequence[Line]) -> Listing:
 
 def _sass(side: Side) -> Listing:
     assert side.sass is not None
-    return sass_listing(side.entry, side.sass, roles_of_lines(side))
+    return sass_listing(side.entry, side.sass, _roles(side))
 
 
-def roles_of_lines(side: Side) -> dict[int, tuple[str, ...]]:
-    """Who executes each line of the PTX, which is where SASS gets its roles from."""
-    model = side.facts.ptx
-    found: dict[int, dict[str, None]] = {}
-    for role in model.roles if model else ():
+def _roles(side: Side) -> Callable[[Instr], tuple[str, ...]]:
+    """Who executes a SASS instruction: by its PTX line, or without PTX by the streams of the machine code itself."""
+    if side.facts.ptx is not None:
+        by_line = _role_names(side.facts.ptx, lambda instr: instr.location.ptx_line)
+        return lambda instr: by_line.get(instr.location.ptx_line, ())
+    if side.facts.sass is not None:
+        by_offset = _role_names(side.facts.sass, lambda instr: instr.location.sass_offset)
+        return lambda instr: by_offset.get(instr.location.sass_offset, ())
+    return lambda instr: ()
+
+
+def _role_names(model: KernelModel, place: Callable[[Instr], int | None]) -> dict[int | None, tuple[str, ...]]:
+    found: dict[int | None, dict[str, None]] = {}
+    for role in model.roles:
         for stream in role.streams:
             for index in stream.instructions:
-                line = stream.function.instrs[index].location.ptx_line
-                if line is not None:
-                    found.setdefault(line, {})[role.name] = None
-    return {line: tuple(names) for line, names in found.items()}
+                found.setdefault(place(stream.function.instrs[index]), {})[role.name] = None
+    found.pop(None, None)
+    return {at: tuple(names) for at, names in found.items()}
 
 
 def _known_launch(before: LaunchFacts, after: LaunchFacts) -> tuple[list[Line], list[Line]]:

@@ -7,23 +7,20 @@ numbers of scoreboards and of convergence barriers, and the padding behind a fun
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 import msgspec
 
 from verifier.diff.lines import Effect, Line, LineKind, Listing, loop_depths
-from verifier.findings import Location
 from verifier.isa.sass_ops import Part, SassOp, decode
 from verifier.model.cfg import Cfg, build_cfg
-from verifier.model.lower_sass import lower_sass
 from verifier.model.program import FlowKind, Function, Instr
 from verifier.model.sass_operands import split
 from verifier.model.ssa import Ssa, SsaValue
 from verifier.parse import sass_ast as ast
-from verifier.parse.cubin import CubinInfo
 
-Places = Mapping[int, tuple[str, ...]]  # PTX line -> roles
+Roles = Callable[[Instr], tuple[str, ...]]  # who executes an instruction
 
 _CONSTANTS = ("RZ", "URZ", "PT", "UPT")
 _REUSE = "reuse"
@@ -47,8 +44,8 @@ class MachineCode(msgspec.Struct, frozen=True):
     labels: Mapping[str, int]
 
 
-def machine_code(file: ast.SassFile, cubin: CubinInfo | None) -> MachineCode:
-    """Everything in a listing that `sass_listing` needs. Raises InputError as `lower_sass` does."""
+def machine_code(file: ast.SassFile, functions: Iterable[Function]) -> MachineCode:
+    """Everything in a listing that `sass_listing` needs; `functions` is what `lower_sass` made of it."""
     labels: dict[str, int] = {}
     waiting: list[str] = []
     for statement in file.statements:
@@ -57,11 +54,11 @@ def machine_code(file: ast.SassFile, cubin: CubinInfo | None) -> MachineCode:
         elif isinstance(statement, ast.SassInstruction):
             labels.update(dict.fromkeys(waiting, statement.offset))
             waiting.clear()
-    return MachineCode({function.name: function for function in lower_sass(file, cubin)}, labels)
+    return MachineCode({function.name: function for function in functions}, labels)
 
 
-def sass_listing(name: str, code: MachineCode, roles: Places) -> Listing:
-    """Lines of kernel `name`; `roles` says who executes which PTX line."""
+def sass_listing(name: str, code: MachineCode, roles: Roles) -> Listing:
+    """Lines of kernel `name`; `roles` says who executes an instruction."""
     lines: list[Line] = []
     registers: dict[str, str] = {}
     for number, function in enumerate(_called(name, code.functions)):
@@ -141,7 +138,7 @@ def _is_padding(instr: Instr) -> bool:
 class _Writer:
     """Writes the lines of one function; `space` keeps its names apart from those of other functions."""
 
-    def __init__(self, function: Function, space: str, roles: Places, code: MachineCode) -> None:
+    def __init__(self, function: Function, space: str, roles: Roles, code: MachineCode) -> None:
         self._function = function
         self._space = space
         self._roles = roles
@@ -176,14 +173,11 @@ class _Writer:
             effect=Effect.ORDERED,
             block=block,
             depth=self._depths[self._cfg.block_of[instr.index]],
-            roles=self._roles_of(instr.location),
+            roles=self._roles(instr),
         )
 
     def _target(self, index: int) -> str:
         return f"l:{self._space}{index}"
-
-    def _roles_of(self, location: Location) -> tuple[str, ...]:
-        return self._roles.get(location.ptx_line, ()) if location.ptx_line is not None else ()
 
     def _instruction(self, instr: Instr, block: int) -> Line:
         op = decode(instr.opcode)
@@ -205,7 +199,7 @@ class _Writer:
             effect=_effect(op, statement),
             block=block,
             depth=self._depths[self._cfg.block_of[instr.index]],
-            roles=self._roles_of(instr.location),
+            roles=self._roles(instr),
             synchronizes=op.part not in _QUIET or op.root == "ELECT",
             steers=instr.flow.kind is FlowKind.BRANCH or op.part in (Part.NOP, Part.CONTROL),
             closed=instr.flow.kind in _ENDS and not instr.guards,
