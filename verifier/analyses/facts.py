@@ -9,6 +9,7 @@ import msgspec
 
 from verifier.analyses.flow import EventFlow
 from verifier.analyses.protocol.explore import Protocol, analyse
+from verifier.analyses.sass.metrics import sass_metrics
 from verifier.analyses.sass.side import Cubin, SassSide
 from verifier.launch import LaunchFacts
 from verifier.model.kernel import KernelModel
@@ -51,7 +52,7 @@ class KernelFacts:
         self.launch = launch
         self.ptx = ptx
         self.sass = sass
-        self.metrics: Mapping[str, int | float] = metrics or {}
+        self._metrics: Mapping[str, int | float] = metrics or {}
         self.messages = messages
         self._cubin = cubin
         self._flows: dict[int, EventFlow] = {}
@@ -69,6 +70,11 @@ class KernelFacts:
     def protocol(self) -> Protocol | None:
         """What running the kernel's synchronization showed; None without PTX. Computed once, when first asked for."""
         return analyse(self.ptx) if self.ptx is not None else None
+
+    @cached_property
+    def metrics(self) -> Mapping[str, int | float]:
+        """What the build says of itself, and the numbers of its machine code."""
+        return {**self._metrics, **(sass_metrics(self.machine) if self.machine is not None else {})}
 
     @cached_property
     def machine(self) -> SassSide | None:

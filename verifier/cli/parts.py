@@ -88,17 +88,20 @@ def launch_of(parts: Parts, entry: str, options: LoadOptions) -> LaunchFacts:
 
 
 def metrics_of(parts: Parts, entry: str) -> dict[str, int | float]:
-    """Resources of one kernel, as its cubin states them: counts, and sizes in bytes."""
+    """Resources of one kernel, as its cubin and its assembler state them: counts, and sizes in bytes."""
     info = _info(parts, entry)
-    if info is None:
-        return {}
-    found = {
-        "registers": info.registers,
-        "stack_bytes": info.frame,
-        "shared_bytes": info.shared,
-        "barriers": info.barriers,
-        "code_bytes": info.code_size,
-    }
+    usage = next((usage for usage in parts.usage if usage.entry == entry), None)
+    found: dict[str, int | None] = {}
+    if info is not None:
+        found = {
+            "registers": info.registers,
+            "stack_bytes": info.frame,
+            "shared_bytes": info.shared,
+            "barriers": info.barriers,
+            "code_bytes": info.code_size,
+        }
+    if usage is not None:
+        found |= {"spill_store_bytes": usage.spill_stores, "spill_load_bytes": usage.spill_loads}
     return {name: value for name, value in found.items() if value is not None}
 
 
