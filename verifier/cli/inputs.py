@@ -15,10 +15,13 @@ from verifier.errors import InputError, VerifierError
 if TYPE_CHECKING:
     from verifier.compile.artifacts import Artifacts
 
-PTX, CUBIN, LISTING, CUDA = "ptx", "cubin", "listing", "cuda"
-SUFFIXES = {".ptx": PTX, ".cubin": CUBIN, ".sass": LISTING, ".cu": CUDA}
+PTX, CUBIN, LISTING, CUDA, FAT = "ptx", "cubin", "listing", "cuda", "fat"
+SUFFIXES = {".ptx": PTX, ".cubin": CUBIN, ".sass": LISTING, ".cu": CUDA, ".fatbin": FAT}
 ARTIFACT = {"kernel.ptx": PTX, "kernel.cubin": CUBIN, "kernel.sass": LISTING}
 META = "meta.json"
+_MACHINE = slice(18, 20)  # e_machine of an ELF header
+_CUDA = (190).to_bytes(2, "little")
+_FATBIN = 0xBA55ED50.to_bytes(4, "little")
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +60,23 @@ def discover(paths: Sequence[Path]) -> tuple[list[Bundle], list[VerifierError]]:
             errors.append(error)
         else:
             bundles += found
-            loose += files
+            loose += [file for file in files if file[1] != FAT]
+            for fat in (file for file, kind in files if kind == FAT):
+                more, trouble = _unpacked(fat)
+                bundles += more
+                errors += trouble
     return [*bundles, *_by_stem(loose)], errors
+
+
+def _unpacked(path: Path) -> tuple[list[Bundle], list[VerifierError]]:
+    """What a fat binary, a library or an executable holds."""
+    from verifier.cli.archives import bundles_of  # which imports this module
+
+    try:
+        read_input(path)
+        return bundles_of(path), []
+    except VerifierError as error:
+        return [], [error]
 
 
 def read_input(path: Path) -> bytes:
@@ -115,13 +133,17 @@ def _kind(path: Path) -> str:
         return SUFFIXES[path.suffix]
     start = read_input(path)[:65536]
     if start.startswith(b"\x7fELF"):
-        return CUBIN
+        return CUBIN if start[_MACHINE] == _CUDA else FAT
+    if start.startswith(_FATBIN):
+        return FAT
     if b".version" in start and b".target" in start:
         return PTX
     if b".headerflags" in start or b".section\t.text." in start or b"/*0000*/" in start:
         return LISTING
     raise InputError(
-        "is neither PTX, cubin, CUDA C++ nor an nvdisasm listing", where=display(path), do=f"give {_names()}"
+        "is neither PTX, cubin, CUDA C++, nvdisasm listing nor a file with device code",
+        where=display(path),
+        do=f"give {_names()}",
     )
 
 

@@ -69,6 +69,9 @@ def parse_bundle(bundle: Bundle, options: LoadOptions) -> Iterator[Parts]:
         for arch in options.archs:
             yield _parse(_compiled(bundle.cuda, arch), options)
         return
+    built = bundle.compiled
+    if built is not None and options.archs and built.meta.arch not in options.archs:
+        return
     parts = _parse(_read(bundle), options)
     if not options.archs or parts.arch in options.archs:
         yield parts
