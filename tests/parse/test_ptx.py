@@ -65,7 +65,8 @@ R1, R2, P1 = Name("%r1"), Name("%r2"), Name("%p1")
         ("x [a+4, b, {1}];", (Address(Name("a"), 4, (Name("b"), Vector((Imm(1, "1"),)))),)),
         ("x %r1|%p1, _|%p1, %r1|_;", (Pair(R1, P1), Pair(Sink(), P1), Pair(R1, Sink()))),
         ("x a+4, a-4, a+(1<<3);", (Sum(Name("a"), 4), Sum(Name("a"), -4), Sum(Name("a"), 8))),
-        ("x a[2];", (ast.Element(Name("a"), 2),)),
+        ("x a[2], a[1+2], a[%r1];", (ast.Element(Name("a"), 2), ast.Element(Name("a"), 3), ast.Element(Name("a"), R1))),
+        ("x WARP_SZ, %tid .x;", (Imm(32, "WARP_SZ"), Name("%tid.x"))),
         ("call.uni (r), f, (a, 1);", (Args((Name("r"),)), Name("f"), Args((Name("a"), Imm(1, "1"))))),
         ("call f, ();", (Name("f"), Args(()))),
     ],
@@ -128,6 +129,7 @@ def test_literals(parse: Parser, literal: str, value: float) -> None:
         ("1 > 2", 0),
         ("2 <= 2", 1),
         ("256 >> 4", 16),
+        ("WARP_SZ * 2", 64),
     ],
 )
 def test_constant_expressions_are_folded(parse: Parser, expression: str, value: float) -> None:
@@ -305,6 +307,8 @@ def test_what_editors_and_dumps_do_to_a_file(parse: Parser, change: Callable[[st
         (".entry k(){\n.foo 1;", 2, 1, "unexpected '.foo'; expected a statement, '}'"),
         (".entry k(){\ncall (a, f;", 2, 11, "unexpected ';'; expected ')', ','"),
         (".entry k(){\nmov.b32 %r1, 089;", 2, 14, "unexpected '089'; expected an operand"),
+        (".entry k(){\nret; # 5", 2, 6, "unexpected '#'; expected a statement, '}'"),
+        (".entry k(){\nmov.b32 %r1, #5;", 2, 14, "unexpected '#'; expected an operand"),
         (".entry k(){\nret; /* x", 2, 6, "a comment without end; expected a statement, '}'"),
         ('.entry k(){\n.pragma "x', 2, 9, "a string without end; expected a string"),
         (".entry k(){\nret;\0 x", 2, 5, r"unexpected '\x00'; expected a statement, '}'"),

@@ -65,7 +65,7 @@ operands = st.one_of(
     addresses,
     pairs,
     st.builds(ast.Sum, names, offsets),
-    st.builds(ast.Element, names, offsets),
+    st.builds(ast.Element, names, st.one_of(offsets, names)),
 )
 guards = st.none() | st.builds(ast.Guard, names.map(lambda name: name.text), st.booleans())
 opcodes = st.from_regex(r"[a-z]{1,5}(\.[a-z0-9_]{1,6}(::[a-z0-9_]{1,6})?){0,4}", fullmatch=True)

@@ -49,10 +49,10 @@ class Sum(msgspec.Struct, frozen=True, gc=False):
 
 
 class Element(msgspec.Struct, frozen=True, gc=False):
-    """`array[index]` outside brackets."""
+    """`array[index]` outside brackets; the index counts elements."""
 
     base: Name
-    index: int
+    index: int | Name
 
 
 class Vector(msgspec.Struct, frozen=True, gc=False):

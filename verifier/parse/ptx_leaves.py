@@ -102,6 +102,11 @@ class Leaves:
             self.fail(near, "an integer is needed here")
         return cast(int, Hole("x", hole.index)) if hole else number
 
+    def not_for_holes(self) -> None:
+        """Give up learning a shape here."""
+        if self._holes is not None:
+            raise Unlearnable
+
     def _hole(self, role: str, start: int, text: str) -> Hole:
         index, leaf = (self._holes or {}).get(start, (-1, ""))
         if leaf != text:

@@ -11,6 +11,9 @@ from verifier.parse.ptx_ast import Imm
 MAX_DIGITS = 100
 """Longest literal that is read; nothing that PTX can hold comes near it."""
 
+WARP_SIZE = "WARP_SZ"
+"""The one name that is a number."""
+
 NAN = math.nan
 """The one NaN object: equal syntax trees must compare equal, and NaN equals only itself by identity."""
 
@@ -23,6 +26,8 @@ def decode(text: str) -> int | float:
     """Value of an integer or floating-point literal, with an optional sign."""
     if len(text) > MAX_DIGITS:
         raise LiteralError("the number is too long")
+    if text == WARP_SIZE:
+        return 32
     if text[0] in "+-":
         value = _unsigned(text[1:])
         return -value if text[0] == "-" else value

@@ -20,7 +20,10 @@ class Operands(Leaves):
     """Names, literals, vectors, addresses; constant expressions are folded."""
 
     def name(self, children: Children) -> Name:
-        return self.name_of(children[0])
+        if len(children) == 1:
+            return self.name_of(children[0])
+        self.not_for_holes()
+        return Name(children[0].value + children[1].value)
 
     def sink(self, children: Children) -> Sink:
         return SINK
@@ -37,6 +40,9 @@ class Operands(Leaves):
 
     def element(self, children: Children) -> Element:
         return Element(self.name_of(children[0]), self.as_int(children[1], start_of(children[0])))
+
+    def element_at(self, children: Children) -> Element:
+        return Element(self.name_of(children[0]), children[1])
 
     def vector(self, children: Children) -> Vector:
         return Vector(tuple(children))

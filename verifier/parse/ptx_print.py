@@ -49,7 +49,8 @@ def render_operand(operand: ast.Operand) -> str:
         case ast.Sum():
             return f"{operand.base.text}+{operand.offset}"
         case ast.Element():
-            return f"{operand.base.text}[{operand.index}]"
+            index = operand.index.text if isinstance(operand.index, ast.Name) else operand.index
+            return f"{operand.base.text}[{index}]"
         case ast.Vector():
             return f"{{{_list(operand.items)}}}"
         case ast.Args():

@@ -37,7 +37,17 @@ _STARTS = {"i": "body", "c": "body", "b": "body", "m": "file", "w": "file", "p":
 """Kinds of text: operands, operands of a call, body directive, module directive, the same kept whole, parameter,
 directive of a function header."""
 
-_SAMPLES = {"N": "%r1", "D": "%v.x", "I": "7", "M": "-7", "F": "1.5", "G": "-1.5", "S": '"s"', "A": "= 7"}
+_SAMPLES = {
+    "N": "%r1",
+    "D": "%v.x",
+    "I": "7",
+    "M": "-7",
+    "F": "1.5",
+    "G": "-1.5",
+    "S": '"s"',
+    "W": "WARP_SZ",
+    "A": "= 7",
+}
 """A leaf of each kind."""
 
 _FRAMES = {"i": ("o ", ";"), "c": ("call ", ";")}

@@ -34,7 +34,7 @@ _STRINGS = rf"{_STRING}(?:\s*,\s*{_STRING}){{0,31}}"
 _GOES_ON = r"[\w$.]|\s*,"
 """What must not follow a directive that has no end mark of its own."""
 
-_OPENER = re.compile(r'["#]|//|/\*')
+_OPENER = re.compile(rf'"|//|/\*|{terminal("MARKER")}')
 """Where a comment or a line marker may begin; strings too, so that a `//` in a path is not taken for a comment."""
 
 _FRESH = r"(?<![.\w$%])"
@@ -111,7 +111,7 @@ def blank_comments(text: str) -> str:
     opener = _OPENER.search(text)
     while opener is not None:
         start = opener.start()
-        end = _end_of_comment(text, start, opener[0])
+        end = _end_of_comment(text, opener)
         if end == 0:
             break
         if opener[0] != '"':
@@ -121,15 +121,18 @@ def blank_comments(text: str) -> str:
     return "".join((*pieces, text[kept:]))
 
 
-def _end_of_comment(text: str, start: int, opener: str) -> int:
+def _end_of_comment(text: str, opener: re.Match[str]) -> int:
     """Offset behind a comment or string; 0 when it does not end, and then nothing after it can be PTX."""
-    if opener == '"':
-        return text.find('"', start + 1) + 1
-    if opener == "/*":
-        end = text.find("*/", start + 2)
+    start = opener.end()
+    if opener[0] == '"':
+        return text.find('"', start) + 1
+    if opener[0] == "/*":
+        end = text.find("*/", start)
         return 0 if end == -1 else end + 2
-    end = text.find("\n", start)
-    return len(text) if end == -1 else end
+    if opener[0] == "//":
+        end = text.find("\n", start)
+        return len(text) if end == -1 else end
+    return start
 
 
 _BASE = rf"(?:{_NAME}\s*\(\s*{_NAME}\s*\)|{_NAME})(?:\s*[+-]\s*{terminal('INT')})*"
@@ -153,9 +156,9 @@ class Objects(dict[str, Operand]):
 
     @staticmethod
     def _make(leaf: str) -> Operand:
-        if leaf[0] not in _NOT_A_NAME:
+        if leaf[0] not in _NOT_A_NAME and leaf != literals.WARP_SIZE:
             return Name(leaf)
-        if kind_of(leaf) not in "IMFG":
+        if kind_of(leaf) not in "IMFGW":
             raise Rejected
         return Imm(literals.decode(leaf), leaf)
 
@@ -180,10 +183,10 @@ def _is_plain_initializer(text: str) -> bool:
 
 def kind_of(leaf: str) -> str:
     """What a leaf is to the grammar: N name, D name with a suffix, S string, I integer, M negative integer, F float,
-    G negative float, A initializer, ? none of these."""
+    G negative float, W the size of a warp, A initializer, ? none of these."""
     first = leaf[0]
     if first not in _NOT_A_NAME:
-        return "D" if "." in leaf else "N"
+        return "W" if leaf == literals.WARP_SIZE else "D" if "." in leaf else "N"
     if first == '"':
         return "S"
     if first == "=":
