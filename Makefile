@@ -38,9 +38,12 @@ schema: $(STAMP)  ## Write the JSON Schemas of the reports again
 	@$(BIN)/python -m verifier.report.schema
 	@$(BIN)/python -m verifier.diff.schema
 
+docs: $(STAMP)  ## Write docs/rules.md again from the docstrings of the rules
+	@$(BIN)/python -m verifier.rules.reference docs/rules.md
+
 lock: $(STAMP)  ## Resolve requirements.lock again (needs the program `uv`)
 	@{ echo "# Exact versions and hashes of everything \`make\` installs, for Python 3.10 and newer. Written by \`make lock\`."; \
-	   uv pip compile pyproject.toml --extra compile --extra dev --universal --python-version 3.10 \
+	   uv pip compile pyproject.toml --extra compile --extra dev --extra html --universal --python-version 3.10 \
 	     --generate-hashes --no-emit-index-url --no-header --quiet; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock
 
@@ -61,4 +64,4 @@ $(STAMP): pyproject.toml requirements.lock | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help verify diff test check fix schema lock setup
+.PHONY: help verify diff test check fix schema docs lock setup

@@ -33,7 +33,9 @@ _KINDS: Mapping[str, type] = {
     "arch": list,
     "select": list,
     "ignore": list,
+    "baseline": str,
 }
+_WAIVERS = "suppress"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,26 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
     fail_on: Severity = Severity.ERROR
     strict: bool = False
+
+
+class Ignore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[tool.verifier.suppress]]`: findings of rule `code` (a prefix or a name, too) need not fail a run.
+
+    `kernel` and `arch` are patterns with `*`; `toolchain` is part of what a build tells of its tools, such as
+    "ptxas 12.9". `origin` is where it stands.
+    """
+
+    code: str
+    reason: str
+    kernel: str = "*"
+    arch: str = "*"
+    toolchain: str = ""
+    origin: str = ""
+
+    @property
+    def key(self) -> str:
+        """Names the waiver across runs."""
+        return " ".join((self.origin, self.code, self.kernel, self.arch, self.toolchain)).strip()
 
 
 def arch_family(arch: str) -> str:
@@ -72,7 +94,29 @@ def load_config(path: Path) -> dict[str, Setting]:
     table = _table(_read(path), path)["verifier"]
     if not isinstance(table, dict):
         raise ConfigError("[tool.verifier] is not a table", where=str(path))
-    return {key: _checked(key, value, path) for key, value in table.items()}
+    return {key: _checked(key, value, path) for key, value in table.items() if key != _WAIVERS}
+
+
+def load_ignores(path: Path) -> tuple[Ignore, ...]:
+    """`[[tool.verifier.suppress]]` of `path`. Raises `ConfigError` for one that has no code or no reason."""
+    table = _table(_read(path), path).get("verifier")
+    found = table.get(_WAIVERS, []) if isinstance(table, dict) else []
+    return parse_ignores(found, f"{path.name} [[tool.verifier.suppress]]", path)
+
+
+def parse_ignores(found: object, origin: str, path: Path) -> tuple[Ignore, ...]:
+    """Waivers of a settings file; `origin` is how reports call the place."""
+    try:
+        ignores = msgspec.convert(found, tuple[Ignore, ...])
+    except msgspec.ValidationError as error:
+        do = 'write code = "TCG102" and reason = "..."; kernel, arch and toolchain narrow it'
+        raise ConfigError(f"not a list of waivers: {error}", where=f"{path} {origin}", do=do) from error
+    for number, ignore in enumerate(ignores, 1):
+        if not ignore.reason.strip() or not ignore.code.strip():
+            raise ConfigError(
+                f"waiver {number} ({ignore.code or 'no rule'}) needs a code and a reason", where=f"{path} {origin}"
+            )
+    return tuple(msgspec.structs.replace(ignore, origin=f"{origin} {n}") for n, ignore in enumerate(ignores, 1))
 
 
 def _read(path: Path) -> str:

@@ -101,3 +101,20 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     location: Location
     witness: tuple[WitnessStep, ...] = ()
     fix: str = ""
+
+
+class Waiver(str, enum.Enum):
+    """Who said that a finding need not fail a run: a comment in the kernel, the settings, or the baseline."""
+
+    SOURCE = "source"
+    SETTINGS = "settings"
+    BASELINE = "baseline"
+
+
+class Suppressed(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding that stays in the report and no longer fails the run. `origin` is where the waiver stands."""
+
+    finding: Finding
+    waiver: Waiver
+    reason: str
+    origin: str

@@ -59,6 +59,7 @@ def test_shape(results: Results) -> None:
         "notes": 0,
         "unparsed": 0,
         "unknown_instructions": 0,
+        "suppressed": 0,
     }
 
 

@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.report.lines import Lines
 from tests.report.samples import TOOLS, finding, outcome
 from verifier.findings import Location, WitnessStep
 from verifier.report import text
 from verifier.report.results import Results
-from verifier.rules import KernelOutcome
-
-PTX = [
-    "// gemm",
-    "    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];",
-    "\tmbarrier.arrive.shared.b64 _, [%r3]; // free",
-]
-PYTHON = {7: "    acc = tmem.load()", 9: "    pipeline.release()"}
-
-
-class Lines:
-    def ptx_line(self, kernel: KernelOutcome, line: int) -> str:
-        return PTX[line - 1] if line <= len(PTX) else ""
-
-    def python_line(self, file: str, line: int) -> str:
-        return PYTHON.get(line, "")
 
 
 def render(results: Results) -> list[str]:

@@ -25,6 +25,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "verify": ("verify", "Compile the registered kernels and check them."),
     "check": ("check", "Check PTX, cubins, CUDA C++ or SASS listings."),
+    "baseline": ("baseline", "Write down today's findings, to fail only on new ones."),
     "diff": ("diff", "Say what changed in the generated code between two builds."),
     "show": ("show", "Print what the verifier sees in a kernel."),
     "explain": ("explain", "Explain a rule."),
@@ -66,7 +67,9 @@ def cli(ctx: click.Context, config_file: Path | None) -> None:
     settings = load_config(found) if found else {}
     ctx.obj = found
     values = {key.replace("-", "_"): value for key, value in settings.items()}
-    ctx.default_map = {"verify": values, "check": values}
+    if found and "baseline" in values:
+        values["baseline"] = str(found.parent / str(values["baseline"]))
+    ctx.default_map = dict.fromkeys(("verify", "check", "baseline"), values)
 
 
 def run(args: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ import click
 
 from verifier.cli import output
 from verifier.rules import SECTIONS, Rule, all_rules, find_rule
+from verifier.rules.reference import markdown, metadata
 
 _HEADINGS = {"What": "What it checks", "Why": "Why it matters", "ISA": "ISA", "Bad": "Bad", "Good": "Good"}
 
@@ -38,16 +39,8 @@ def rules(format: str) -> None:
     output.emit("\n".join(lines) + "\n" if lines else "no rules\n")
 
 
-def markdown(rule: Rule) -> str:
-    """The documentation of one rule as Markdown."""
-    parts = [f"## {rule.code} {rule.name}", rule.doc.summary, _metadata(rule)]
-    for section in SECTIONS:
-        parts += [f"### {_HEADINGS.get(section, section)}", rule.doc.sections[section]]
-    return "\n\n".join(parts) + "\n"
-
-
 def _text(rule: Rule) -> str:
-    parts = [f"{rule.code} {rule.name}", rule.doc.summary, _metadata(rule)]
+    parts = [f"{rule.code} {rule.name}", rule.doc.summary, metadata(rule)]
     for section in SECTIONS:
         body = "\n".join(line for line in rule.doc.sections[section].splitlines() if not line.startswith("```"))
         parts.append(f"{_HEADINGS.get(section, section)}\n{textwrap.indent(body, '    ')}")
@@ -59,12 +52,6 @@ def _json(rule: Rule) -> str:
 
     encoded = msgspec.json.encode({**_facts(rule), "sections": rule.doc.sections})
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
-
-
-def _metadata(rule: Rule) -> str:
-    where = ", ".join(rule.arch) or "every architecture"
-    reads = " and ".join(isa.upper() for isa in rule.isa)
-    return f"Hazard: {rule.hazard.value}. Reads {reads}. For {where}. Since {rule.since}."
 
 
 def _facts(rule: Rule) -> dict[str, object]:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, cast
 import click
 import msgspec
 
-from verifier.config import Bar, Policy, arch_family
+from verifier.cli.formats import FORMATS
+from verifier.config import Bar, Ignore, Policy, arch_family, load_ignores
 from verifier.findings import Profile, Severity
 from verifier.launch import Dim3
 
@@ -54,8 +55,24 @@ class ListType(click.ParamType[tuple[str, ...]]):
         return tuple(item.strip() for item in items if item.strip())
 
 
+class ReportType(click.ParamType[tuple[str, Path]]):
+    """A format and the file that gets the report in it."""
+
+    name = "FORMAT=FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        if isinstance(value, tuple):
+            return cast(tuple[str, Path], value)
+        format, _, file = str(value).partition("=")
+        if format not in FORMATS or not file:
+            self.fail(f"{value!r} is not like sarif=findings.sarif; formats: {', '.join(FORMATS)}", param, ctx)
+        return format, Path(file)
+
+
 DIM = DimType()
 ARCH = ArchType()
+REPORT = ReportType()
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,18 +85,25 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     output_file: Path | None
     exit_zero: bool
+    reports: tuple[tuple[str, Path], ...] = ()
+    baseline: Path | None = None
+    ignores: tuple[Ignore, ...] = ()
 
 
 def run_options(**values: Any) -> RunOptions:
-    """The shared options of a command as one value."""
+    """The shared options of a command as one value; waivers come from the settings file of this command line."""
+    config_file = click.get_current_context().find_object(Path)
     return RunOptions(
         policy=Policy(profile=Profile(values["profile"])),
-        bar=Bar(fail_on=Severity(values["fail_on"]), strict=values["strict"]),
+        bar=Bar(fail_on=Severity(values.get("fail_on", "error")), strict=values.get("strict", False)),
         select=_flat(values["select"]),
         ignore=_flat(values["ignore"]),
-        format=values["format"],
-        output_file=values["output_file"],
-        exit_zero=values["exit_zero"],
+        format=values.get("format", "text"),
+        output_file=values.get("output_file"),
+        exit_zero=values.get("exit_zero", False),
+        reports=values.get("reports", ()),
+        baseline=values.get("baseline"),
+        ignores=load_ignores(config_file) if config_file else (),
     )
 
 
@@ -96,10 +120,9 @@ def launch_options(function: F) -> F:
     )
 
 
-def report_options(function: F) -> F:
-    """Everything that `RunOptions` holds."""
+def check_options(function: F) -> F:
+    """Which rules run, by which policy."""
     profiles = click.Choice([profile.value for profile in Profile])
-    severities = click.Choice([severity.value for severity in Severity])
     codes = ListType()
     return _apply(
         function,
@@ -107,16 +130,31 @@ def report_options(function: F) -> F:
             "--profile", type=profiles, default="default", show_default=True, envvar=ENV + "PROFILE",
             help="Severity policy; isa asks for the canonical chains to the letter.",
         ),
-        click.option("--strict", is_flag=True, envvar=ENV + "STRICT", help="Exit 1 also when anything is unknown."),
         click.option("--select", type=codes, multiple=True, help="Rules to run: codes, prefixes, names."),
         click.option("--ignore", type=codes, multiple=True, help="Rules not to run."),
+    )  # fmt: skip
+
+
+def report_options(function: F) -> F:
+    """Everything that `RunOptions` holds."""
+    severities = click.Choice([severity.value for severity in Severity])
+    return _apply(
+        function,
+        check_options,
+        click.option("--strict", is_flag=True, envvar=ENV + "STRICT", help="Exit 1 also when anything is unknown."),
         click.option(
             "--fail-on", type=severities, default="error", show_default=True, envvar=ENV + "FAIL_ON",
             help="The least severity of a violation that makes the exit code 1.",
         ),
-        click.option("--format", type=click.Choice(["text", "json"]), default="text", show_default=True),
         click.option(
-            "--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report there."
+            "--baseline", type=FILE, envvar=ENV + "BASELINE",
+            help="Findings in this file do not fail the run; `verifier baseline` writes it.",
+        ),
+        click.option("--format", type=click.Choice(FORMATS), default="text", show_default=True),
+        click.option("--output-file", type=FILE, help="Write the report there."),
+        click.option(
+            "--report", "reports", type=REPORT, multiple=True,
+            help="Write one more report: sarif=findings.sarif, for example. Repeatable.",
         ),
         click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found; 2 still means could not check."),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -10,13 +11,16 @@ import msgspec
 
 from verifier import __version__
 from verifier.cli import output
+from verifier.cli.formats import render
 from verifier.cli.inputs import Bundle
 from verifier.cli.loading import load_kernels
 from verifier.cli.options import RunOptions
 from verifier.cli.parts import LoadOptions
 from verifier.errors import VerifierError
 from verifier.parse.source import Source
+from verifier.report.baseline import load as load_baseline
 from verifier.report.results import Failure, Results, Tools
+from verifier.report.waivers import Waivers
 from verifier.rules import KernelOutcome, run_rules, select_rules
 
 COULD_NOT_CHECK = 2
@@ -30,7 +34,7 @@ class FileExcerpts:
 
     def add(self, outcome: KernelOutcome, ptx: Source | None) -> None:
         """Remember the PTX of a kernel that has something to quote."""
-        if ptx is not None and outcome.findings:
+        if ptx is not None and (outcome.findings or outcome.suppressed):
             self._ptx[outcome.source, outcome.name, outcome.arch] = ptx
 
     def ptx_line(self, kernel: KernelOutcome, line: int) -> str:
@@ -52,6 +56,13 @@ class Run:
         self.outcomes: list[KernelOutcome] = []
         self.errors: list[VerifierError] = []
         self.excerpts = FileExcerpts()
+        self.waivers = Waivers(
+            read_source,
+            ignores=options.ignores,
+            baseline=load_baseline(options.baseline) if options.baseline else None,
+            rules=self.rules,
+            display=near,
+        )
 
     def check(self, bundles: Sequence[Bundle]) -> None:
         """Check every kernel of every bundle. An input that fails becomes an error, the others go on."""
@@ -63,36 +74,44 @@ class Run:
             except VerifierError as error:
                 self.errors.append(error)
             else:
-                self.outcomes.append(
-                    msgspec.structs.replace(
-                        outcome,
-                        toolchain=item.toolchain,
-                        assumptions=item.assumptions,
-                        unknown_opcodes=item.unknown_opcodes,
-                    )
+                outcome = msgspec.structs.replace(
+                    outcome,
+                    toolchain=item.toolchain,
+                    assumptions=item.assumptions,
+                    unknown_opcodes=item.unknown_opcodes,
                 )
+                self.outcomes.append(self.waivers.apply(outcome))
                 self.excerpts.add(outcome, item.ptx)
 
-    def report(self) -> int:
-        """Say every error on stderr and write the report, if there is anything to report; returns the exit code."""
+    def report(self, *, complete: bool = False) -> int:
+        """Say every error on stderr and write the reports, if there is anything to report; returns the exit code.
+
+        `complete`: everything that the project has was checked, so that a waiver that waived nothing is idle.
+        """
         for error in self.errors:
             output.show_error(error)
         if not self.outcomes:
             return COULD_NOT_CHECK
-        results = Results(tuple(self.outcomes), tuple(Failure.of(error) for error in self.errors), tools())
-        output.emit(self._render(results), self.options.output_file)
+        failures = tuple(Failure.of(error) for error in self.errors)
+        notices = self.waivers.usage(complete=complete and not failures).notices()
+        results = Results(tuple(self.outcomes), failures, tools(), notices)
+        for format, file in self.options.reports:
+            output.emit(self._render(results, format, to_file=True), file)
+        to_file = self.options.output_file is not None
+        output.emit(self._render(results, self.options.format, to_file=to_file), self.options.output_file)
         code = results.exit_code(self.options.bar)
         return 0 if code == 1 and self.options.exit_zero else code
 
-    def _render(self, results: Results) -> str:
-        if self.options.format == "json":
-            from verifier.report import json_v1
-
-            return json_v1.render(results)
-        from verifier.report import text
-
-        colour = output.wants_colour(self.options.output_file is not None)
-        return text.render(results, self.excerpts, output.paint if colour else text.plain)
+    def _render(self, results: Results, format: str, *, to_file: bool) -> str:
+        return render(
+            format,
+            results,
+            self.excerpts,
+            self.rules,
+            self.options.bar,
+            baseline=self.options.baseline is not None,
+            colour=output.wants_colour(to_file),
+        )
 
 
 def tools() -> Tools:
@@ -103,7 +122,18 @@ def tools() -> Tools:
     return Tools(version=__version__, ptxas=here.ptxas or "", nvdisasm=here.nvdisasm or "", dsl=here.dsl or "")
 
 
-@lru_cache(maxsize=8)
+def read_source(file: str) -> str:
+    """The text of a source file, "" where it cannot be read."""
+    return "\n".join(_lines(file))
+
+
+def near(file: str) -> str:
+    """A path as seen from here, where it lies below."""
+    relative = os.path.relpath(file)
+    return output.display(file if relative.startswith("..") else relative)
+
+
+@lru_cache(maxsize=32)
 def _lines(file: str) -> list[str]:
     try:
         return Path(file).read_text(encoding="utf-8", errors="replace").split("\n") if file else []

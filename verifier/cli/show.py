@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import click
 
 from verifier.analyses.facts import KernelFacts
-from verifier.cli import output, registry
-from verifier.cli.inputs import Bundle, discover
+from verifier.cli import output
 from verifier.cli.loading import load_kernels
 from verifier.cli.options import ARCH, launch_options
 from verifier.cli.parts import LoadOptions
-from verifier.errors import ConfigError, VerifierError
+from verifier.cli.targets import bundles_of
+from verifier.errors import VerifierError
 from verifier.launch import Dim3
 from verifier.report import views
 from verifier.report.text import short_name
@@ -39,7 +38,7 @@ def show(
 ) -> int:
     """Print a VIEW of every kernel in PATH..., which are files and folders as for check, or registered kernels."""
     loading = LoadOptions(archs=arch, block=block, cluster=cluster, assemble=assemble)
-    bundles, errors = _bundles(paths, arch, defect)
+    bundles, errors = bundles_of(paths, arch, defect)
     lines: list[str] = []
     for item in load_kernels(bundles, loading):
         if isinstance(item, VerifierError):
@@ -51,31 +50,6 @@ def show(
     if lines:
         output.emit(output.printable("\n".join(lines[:-1]) + "\n"))
     return 2 if errors else 0
-
-
-def _bundles(
-    paths: Sequence[str], archs: Sequence[str], defect: str | None
-) -> tuple[list[Bundle], list[VerifierError]]:
-    """Existing files and folders as they are; other names as registered kernels, compiled first."""
-    files = [Path(path) for path in paths if Path(path).exists() or not _registered(path)]
-    bundles, errors = discover(files)
-    names = [path for path in paths if Path(path) not in files]
-    if defect is not None and not names:
-        raise ConfigError("--defect needs the name of a registered kernel", do="`verifier verify --list` has them")
-    if names:
-        known = registry.load_registry()
-        wanted = registry.requests(registry.choose(known, names, defect), archs, defect)
-        for result in registry.compile_all(wanted, jobs=1, timeout=180):
-            (errors if isinstance(result, VerifierError) else bundles).append(result)  # type: ignore[arg-type]
-    return bundles, errors
-
-
-def _registered(name: str) -> bool:
-    try:
-        registry.load_registry().case(name)
-    except ConfigError:
-        return False
-    return True
 
 
 def _kernel(kernel: KernelFacts, view: str) -> Iterator[str]:

@@ -59,4 +59,5 @@ def verify(
             run.errors.append(result)
         else:
             run.check([result])
-    return run.report()
+    whole = not (kernels or arch or defect or run.options.select or run.options.ignore)
+    return run.report(complete=whole)

@@ -42,6 +42,12 @@ class Hazard(str, enum.Enum):
     PERFORMANCE = "performance"
 
 
+class Waiver(str, enum.Enum):
+    SOURCE = "source"
+    SETTINGS = "settings"
+    BASELINE = "baseline"
+
+
 class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Lines are 1-based, `sass_offset` is in bytes from the start of the kernel; what is not known is left out."""
 
@@ -114,6 +120,15 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, int | float]
 
 
+class Suppressed(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding that does not fail the run. `waiver` tells what waives it, `origin` where that stands."""
+
+    finding: Finding
+    waiver: Waiver
+    reason: str
+    origin: str
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """Versions of the verifier and of the tools it calls; "" where one is not installed."""
 
@@ -133,8 +148,8 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """`errors`, `warnings`, `notes` count violations by severity; `unparsed` counts lines no grammar accepted,
-    `unknown_instructions` those that parsed and that the tables do not know."""
+    """`errors`, `warnings`, `notes` count violations by severity, without the `suppressed`; `unparsed` counts lines
+    that no grammar accepted, `unknown_instructions` those that parsed and that the tables do not know."""
 
     kernels: int
     proved: int
@@ -145,6 +160,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     notes: int
     unparsed: int
     unknown_instructions: int
+    suppressed: int
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +169,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     tool: Tool
     kernels: list[Kernel]
     findings: list[Finding]
+    suppressed: list[Suppressed]
+    notices: list[str]
     errors: list[Error]
     summary: Summary
 
@@ -171,6 +189,8 @@ def convert(results: Results) -> Report:
         tool=Tool(version=tools.version, ptxas=tools.ptxas, nvdisasm=tools.nvdisasm, dsl=tools.dsl),
         kernels=[_kernel(kernel) for kernel in results.kernels],
         findings=[_finding(finding, kernel.arch) for kernel in results.kernels for finding in kernel.findings],
+        suppressed=[_suppressed(item, kernel.arch) for kernel in results.kernels for item in kernel.suppressed],
+        notices=list(results.notices),
         errors=[Error(kind=f.kind, what=f.what, where=f.where, help=f.do) for f in results.failures],
         summary=Summary(
             kernels=totals.kernels,
@@ -182,6 +202,7 @@ def convert(results: Results) -> Report:
             notes=totals.notes,
             unparsed=totals.unparsed,
             unknown_instructions=totals.unknown_instructions,
+            suppressed=totals.suppressed,
         ),
     )
 
@@ -235,6 +256,15 @@ def _finding(finding: internal.Finding, arch: str) -> Finding:
         fingerprint=finding.fingerprint,
         location=_location(finding.location),
         witness=[Step(role=s.role, fact=s.fact, location=_location(s.location)) for s in finding.witness],
+    )
+
+
+def _suppressed(item: internal.Suppressed, arch: str) -> Suppressed:
+    return Suppressed(
+        finding=_finding(item.finding, arch),
+        waiver=Waiver(item.waiver.value),
+        reason=item.reason,
+        origin=item.origin,
     )
 
 

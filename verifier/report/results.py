@@ -46,8 +46,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """`errors`, `warnings` and `notes` count violations; `unparsed` counts lines that no grammar accepted,
-    `unknown_instructions` those that were parsed and that no table knows."""
+    """`errors`, `warnings` and `notes` count violations that nobody waived, `suppressed` counts findings that somebody
+    did; `unparsed` counts lines that no grammar accepted, `unknown_instructions` those that were parsed and that no
+    table knows."""
 
     kernels: int
     proved: int
@@ -58,6 +59,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     notes: int
     unparsed: int
     unknown_instructions: int
+    suppressed: int = 0
 
 
 class Excerpts(Protocol):
@@ -68,12 +70,19 @@ class Excerpts(Protocol):
 
 
 class Results:
-    """The outcome of one run over any number of kernels."""
+    """The outcome of one run over any number of kernels; `notices` say what a user should tidy up."""
 
-    def __init__(self, kernels: tuple[KernelOutcome, ...], failures: tuple[Failure, ...], tools: Tools) -> None:
+    def __init__(
+        self,
+        kernels: tuple[KernelOutcome, ...],
+        failures: tuple[Failure, ...],
+        tools: Tools,
+        notices: tuple[str, ...] = (),
+    ) -> None:
         self.kernels = kernels
         self.failures = failures
         self.tools = tools
+        self.notices = notices
 
     @property
     def findings(self) -> Iterator[Finding]:
@@ -94,6 +103,7 @@ class Results:
             notes=violations.count(Severity.NOTE),
             unparsed=sum(failure.unparsed for failure in self.failures),
             unknown_instructions=sum(n for kernel in self.kernels for n in kernel.unknown_opcodes.values()),
+            suppressed=sum(len(kernel.suppressed) for kernel in self.kernels),
         )
 
     def exit_code(self, bar: Bar) -> int:
@@ -101,5 +111,6 @@ class Results:
         if self.failures or not self.kernels:
             return 2
         worst = max((_RANK[f.severity] for f in self.findings if f.verdict is Verdict.VIOLATED), default=-1)
-        unknown = self.totals.unknown + self.totals.unknown_instructions
+        waived = sum(s.finding.verdict is Verdict.UNKNOWN for kernel in self.kernels for s in kernel.suppressed)
+        unknown = self.totals.unknown - waived + self.totals.unknown_instructions
         return int(worst >= _RANK[bar.fail_on] or (bar.strict and unknown > 0))

@@ -17,7 +17,7 @@ MAX_STEPS = 8
 MAX_PLACES = 4
 MAX_NAME = 72
 WIDTH = 116
-_MEANING = {
+MEANING = {
     Hazard.CONTRACT: "contract: the PTX memory model does not order it",
     Hazard.CODEGEN: "codegen: the SASS itself shows it",
     Hazard.PERFORMANCE: "performance: it is correct, and it costs",
@@ -44,7 +44,9 @@ def render(results: Results, excerpts: Excerpts, paint: Paint = plain) -> str:
         lines.append(_ledger(kernel, paint))
         lines += [f"  assumed: {assumption}" for assumption in kernel.assumptions]
         lines += _strangers(kernel, paint)
-    lines.append(_summary(results, paint))
+        lines += _waived(kernel, paint)
+    lines += [f"{paint('note', 'note')}: {notice}" for notice in results.notices]
+    lines.append(summary(results, paint))
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +59,7 @@ def _finding(finding: Finding, kernel: KernelOutcome, excerpts: Excerpts, paint:
     if finding.witness:
         yield "  how it happens:"
         yield from _witness(finding, kernel, excerpts, paint)
-    yield f"  = {_MEANING[finding.hazard]}"
+    yield f"  = {MEANING[finding.hazard]}"
     if finding.fix:
         yield f"  = {paint('help', 'help')}: {finding.fix}"
     yield f"  = `verifier explain {finding.rule}` tells more"
@@ -102,8 +104,10 @@ def _excerpt(
 def _unknowns(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
     """Unknown obligations grouped by rule and reason, each group with a count and its first places."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    waived = {(item.finding.rule, item.finding.role, item.finding.location) for item in kernel.suppressed}
     for obligation in kernel.obligations:
-        if obligation.verdict is Verdict.UNKNOWN:
+        known = (obligation.rule, obligation.role, obligation.location) in waived
+        if obligation.verdict is Verdict.UNKNOWN and not known:
             where = place(obligation.location) or "no place"
             groups[obligation.rule, obligation.reason or "no reason given"].append(f"{obligation.role}: {where}")
     for (rule, reason), places in groups.items():
@@ -119,8 +123,19 @@ def _strangers(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
         ranked = sorted(kernel.unknown_opcodes.items(), key=lambda item: (-item[1], item[0]))
         listed = ", ".join(f"{opcode} x{number}" for opcode, number in ranked[:MAX_PLACES])
         more = f", and {len(ranked) - MAX_PLACES} more opcodes" if len(ranked) > MAX_PLACES else ""
-        total = _many(sum(kernel.unknown_opcodes.values()), "instruction")
+        total = many(sum(kernel.unknown_opcodes.values()), "instruction")
         yield f"  {paint('unknown to the tables', 'unknown')}: {total}, {listed}{more}"
+
+
+def _waived(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
+    """Findings that somebody waived: one line each."""
+    for item in kernel.suppressed:
+        finding = item.finding
+        where = place(finding.location)
+        yield (
+            f"  {paint('waived', 'quote')} {finding.rule} {finding.verdict.value}, {finding.role}"
+            f"{f' at {where}' if where else ''}: {item.reason} ({item.origin})"
+        )
 
 
 def _ledger(kernel: KernelOutcome, paint: Paint) -> str:
@@ -144,7 +159,8 @@ def _count(count: RuleCount) -> str:
     return f"{count.rule} {', '.join(f'{n} {word}' for word, n in numbers if n)}"
 
 
-def _summary(results: Results, paint: Paint) -> str:
+def summary(results: Results, paint: Paint = plain) -> str:
+    """The last line of a report: totals and versions."""
     totals, tools = results.totals, results.tools
     archs = sorted({kernel.arch for kernel in results.kernels})
     versions = [
@@ -152,11 +168,12 @@ def _summary(results: Results, paint: Paint) -> str:
         for name, version in (("ptxas", tools.ptxas), ("nvdisasm", tools.nvdisasm), ("dsl", tools.dsl))
     ]
     text = (
-        f"{_many(totals.kernels, 'kernel')} ({', '.join(archs) or 'none'}): "
-        f"{_many(totals.proved, 'obligation')} proved, {totals.violated} violated, {totals.unknown} unknown; "
-        f"{_many(totals.errors, 'error')}, {_many(totals.warnings, 'warning')}, {_many(totals.notes, 'note')}; "
-        f"{_many(totals.unparsed, 'unparsed line')}; "
-        + (f"{_many(totals.unknown_instructions, 'unknown instruction')}; " if totals.unknown_instructions else "")
+        f"{many(totals.kernels, 'kernel')} ({', '.join(archs) or 'none'}): "
+        f"{many(totals.proved, 'obligation')} proved, {totals.violated} violated, {totals.unknown} unknown; "
+        f"{many(totals.errors, 'error')}, {many(totals.warnings, 'warning')}, {many(totals.notes, 'note')}; "
+        + (f"{totals.suppressed} waived; " if totals.suppressed else "")
+        + f"{many(totals.unparsed, 'unparsed line')}; "
+        + (f"{many(totals.unknown_instructions, 'unknown instruction')}; " if totals.unknown_instructions else "")
         + ", ".join(versions)
     )
     if results.failures:
@@ -171,7 +188,7 @@ def _summary_style(errors: int, unknown: int) -> str:
 
 
 def _incomplete(results: Results) -> str:
-    return f"INCOMPLETE, {_many(len(results.failures), 'input')} could not be checked"
+    return f"INCOMPLETE, {many(len(results.failures), 'input')} could not be checked"
 
 
 def place(location: Location) -> str:
@@ -197,7 +214,8 @@ def short_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 15]}...{name[-12:]}"
 
 
-def _many(number: int, noun: str) -> str:
+def many(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -210,4 +228,4 @@ def _cut(text: str) -> str:
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
-__all__: Sequence[str] = ["Paint", "place", "plain", "render", "short_name"]
+__all__: Sequence[str] = ["Paint", "many", "place", "plain", "render", "short_name", "summary"]

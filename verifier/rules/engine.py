@@ -11,7 +11,7 @@ import msgspec
 
 from verifier.config import Policy, arch_family
 from verifier.errors import InternalError, VerifierError
-from verifier.findings import Finding, Judgement, Location, Obligation, Verdict
+from verifier.findings import Finding, Judgement, Location, Obligation, Suppressed, Verdict
 
 if TYPE_CHECKING:
     from verifier.rules.registry import Rule
@@ -76,7 +76,8 @@ class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the rules said about one kernel.
 
     Whoever loaded it adds `toolchain`, what built it as far as known; `assumptions`, what had to be assumed about its
-    launch; and `unknown_opcodes`, instructions that the tables do not know, with their number.
+    launch; and `unknown_opcodes`, instructions that the tables do not know, with their number. A finding that somebody
+    waived is in `suppressed` instead of `findings`; the ledger counts its obligation all the same.
     """
 
     name: str
@@ -90,6 +91,7 @@ class KernelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     toolchain: dict[str, str] = {}
     assumptions: tuple[str, ...] = ()
     unknown_opcodes: dict[str, int] = {}
+    suppressed: tuple[Suppressed, ...] = ()
 
 
 def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelOutcome:

@@ -1,0 +1,63 @@
+"""The documentation is fresh, short, and its commands and links are right."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from verifier.cli import cli
+from verifier.rules import all_rules
+from verifier.rules.reference import page
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = sorted((ROOT / "docs").glob("*.md"))
+MAX_LINES = 200  # of what a person reads from top to bottom
+
+by_paper = pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+
+
+def test_rules_are_fresh() -> None:
+    assert (ROOT / "docs" / "rules.md").read_text() == page(all_rules()), "run `make docs`"
+
+
+def test_every_rule_has_a_link_and_a_place() -> None:
+    text = page(all_rules())
+    anchors = {
+        re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in text.splitlines()
+        if line.startswith("### ")
+    }
+    links = set(re.findall(r"\(#([^)]+)\)", text))
+    assert len(links) == len(all_rules())
+    assert links <= anchors
+
+
+@by_paper
+def test_links_lead_somewhere(paper: Path) -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", paper.read_text()) if "://" not in link]
+    assert [link for link in links if not (paper.parent / link).exists()] == []
+
+
+@by_paper
+def test_papers_are_short(paper: Path) -> None:
+    assert paper.name == "rules.md" or len(paper.read_text().splitlines()) <= MAX_LINES
+
+
+def _commands(paper: Path) -> list[str]:
+    return [line.split(" #")[0].strip() for line in paper.read_text().splitlines() if line.startswith("    verifier ")]
+
+
+@pytest.mark.parametrize("line", sorted({line for paper in PAPERS for line in _commands(paper)}))
+def test_commands_parse(line: str) -> None:
+    """Each example names a command and gives it arguments that it accepts; nothing is run."""
+    context = click.Context(cli)
+    words = shlex.split(line)[1:]
+    command: click.Command | None = cli
+    while isinstance(command, click.Group) and words:
+        command = command.get_command(context, words.pop(0))
+    assert command is not None
+    command.make_context("verifier", words, resilient_parsing=False)

@@ -1,0 +1,40 @@
+"""The report for editors and greps: one line for each finding, as compilers print it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from verifier.findings import Finding, Verdict
+from verifier.report.results import Results
+from verifier.report.text import Paint, plain, short_name, summary
+from verifier.rules import KernelOutcome
+
+
+def render(results: Results, paint: Paint = plain) -> str:
+    """`file:line: error[CODE name] message (kernel, architecture, role)` for each finding, then the summary."""
+    lines = [_line(finding, kernel, paint) for kernel in results.kernels for finding in kernel.findings]
+    lines += [f"{paint('note', 'note')}: {notice}" for notice in results.notices]
+    return "\n".join([*lines, summary(results, paint)]) + "\n"
+
+
+def _line(finding: Finding, kernel: KernelOutcome, paint: Paint) -> str:
+    style = finding.severity.value if finding.verdict is Verdict.VIOLATED else "unknown"
+    head = paint(f"{style}[{finding.rule} {finding.name}]", style)
+    who = f"{short_name(kernel.name)}, {kernel.arch}, {finding.role}"
+    return f"{':'.join(where(finding, kernel))}: {head} {finding.message} ({who})"
+
+
+def where(finding: Finding, kernel: KernelOutcome) -> Iterator[str]:
+    """File and line of a finding: Python where the line map leads there, else PTX, else a SASS offset."""
+    location = finding.location
+    if location.file and location.line:
+        relative = os.path.relpath(location.file)
+        yield location.file if relative.startswith("..") else relative
+        yield str(location.line)
+        return
+    yield kernel.source
+    if location.ptx_line is not None:
+        yield str(location.ptx_line)
+    elif location.sass_offset is not None:
+        yield f"{location.sass_offset:#06x}"
