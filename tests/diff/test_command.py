@@ -137,7 +137,10 @@ def test_folders_are_paired_by_path_and_name(tmp_path: Path, capfd: pytest.Captu
     assert (summary["kernels"], summary["changed"], summary["hunks"]) == (3, 1, 4)
     (tmp_path / "new" / "x" / "c.ptx").write_text(PTX.replace("gemm_splitk_mailbox_0", "another"))
     assert run(["diff", str(tmp_path / "old"), str(tmp_path / "new"), "--no-assemble"]) == 1
-    assert "added: another (sm_100a)" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "added: another (sm_100a)" in out
+    assert out.count("CLAIM") == 1
+    assert out.count("gemm_splitk_mailbox_0 sm_100a: the same code, 549 PTX instructions") == 2
 
 
 @pytest.mark.toolchain

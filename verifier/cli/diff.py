@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from verifier.cli import output
-from verifier.cli.options import ARCH, launch_options
+from verifier.cli.options import ARCH, ENV, launch_options
 from verifier.cli.parts import LoadOptions
 from verifier.cli.revisions import compile_revisions
 from verifier.cli.sides import load_sides
-from verifier.config import Policy
+from verifier.config import Policy, load_config
 from verifier.diff.expect import Verdict, check_expectation, load_expectation
 from verifier.diff.kernels import Options, compare_kernel
 from verifier.diff.results import DiffResults
@@ -53,13 +53,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--profile",
     type=click.Choice([profile.value for profile in Profile]),
-    default="default",
-    show_default=True,
-    help="Severity policy of the verdicts.",
+    envvar=ENV + "PROFILE",
+    help="Severity policy of the verdicts; else that of [tool.verifier].",
 )
 @click.option("--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds for a compile.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), default=2, show_default=True, help="Compiles at a time.")
+@click.pass_obj
 def diff(
+    config_file: Path | None,
     subjects: tuple[str, ...],
     arch: tuple[str, ...],
     block: Dim3 | None,
@@ -72,7 +73,7 @@ def diff(
     expect: Path | None,
     write_expect: str | None,
     allow_toolchain_change: bool,
-    profile: str,
+    profile: str | None,
     timeout: float,
     jobs: int,
 ) -> int:
@@ -86,7 +87,7 @@ def diff(
     settings = Settings(
         loading=LoadOptions(archs=arch, block=block, cluster=cluster, assemble=False),
         options=Options(
-            rules=select_rules(), policy=Policy(profile=Profile(profile)), ir=level == "ir", instructions=full
+            rules=select_rules(), policy=_policy(profile, config_file), ir=level == "ir", instructions=full
         ),
         allow_toolchain_change=allow_toolchain_change,
         assemble=assemble,
@@ -103,6 +104,12 @@ def diff(
     verdict = check_expectation(claim, results, output.display(expect or "")) if claim else None
     output.emit(_render(results, verdict, format, full, output_file is not None), output_file)
     return int(not verdict.holds) if verdict else int(results.differs)
+
+
+def _policy(profile: str | None, config_file: Path | None) -> Policy:
+    """The profile of the command line, else of the configuration file, else the default."""
+    settings = load_config(config_file) if config_file and profile is None else {}
+    return Policy(profile=Profile(profile or str(settings.get("profile", Profile.DEFAULT.value))))
 
 
 def _paths(subjects: Sequence[str], settings: Settings) -> DiffResults:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from verifier.diff.claims import Claim
@@ -41,8 +42,12 @@ def render(
     lines: list[str] = []
     if results.toolchain:
         lines += [paint(f"TOOLCHAIN CHANGED: {'; '.join(results.toolchain)}", "warning"), ""]
+    brief = [kernel for kernel in results.kernels if not (full or kernel.differs or len(results.kernels) == 1)]
     for kernel in results.kernels:
-        lines += [*_kernel(kernel, _Style(width, full, paint)), ""]
+        if kernel not in brief:
+            lines += [*_kernel(kernel, _Style(width, full, paint)), ""]
+    if brief:
+        lines += [*map(_unchanged, brief), ""]
     lines.append(paint(headline(results), "error" if results.differs else "good"))
     if verdict is not None:
         lines += _expectation(verdict, paint)
@@ -85,6 +90,13 @@ def _kernel(kernel: KernelDiff, style: _Style) -> Iterator[str]:
             yield from _instructions(level, kernel, style)
 
 
+def _unchanged(kernel: KernelDiff) -> str:
+    """One line for one of many kernels of which nothing changed."""
+    what = f"the same code, {_proof(kernel.main)}" if kernel.main else "the same synchronization and verdicts"
+    skeletons = "; ".join(map(_skeleton, kernel.skeletons))
+    return f"{short(kernel.name)} {kernel.arch}: {what}; {skeletons}"
+
+
 def _built(kernel: KernelDiff) -> str:
     old, new = (side.toolchain.get("assembler", "") for side in (kernel.before, kernel.after))
     if not old and not new:
@@ -123,7 +135,7 @@ def _move(claim: Claim, hunk: Hunk, style: _Style) -> Iterator[str]:
     """What moved, and what it moved past."""
     lead = f"{claim.count} x".rjust(len(INDENT) - 2).ljust(len(INDENT))
     direction = "down" if hunk.down else "up"
-    past = [line for line in hunk.crossed if line.synchronizes] or list(hunk.crossed)
+    past = [line for line in hunk.crossed if line.synchronizes] or list(hunk.crossed[:1])
     for title, lines in ((f"moved {direction}", notable(hunk.added)), ("past", past)):
         for text in _shape(claim, lines):
             yield lead + _cut(f"{title.ljust(10)} {text}", style.width - len(INDENT))
@@ -198,9 +210,11 @@ def _verdict_counts(verdicts: Verdicts) -> str:
 
 
 def _findings(verdicts: Verdicts) -> Iterator[str]:
+    """Fixed and new findings; those that read alike are one line with their number."""
     for word, findings in (("fixed", verdicts.fixed), ("NEW", verdicts.new)):
-        for finding in findings:
-            yield f"{word}  {finding.rule} {finding.name} ({finding.role}, {finding.verdict.value}): {finding.message}"
+        texts = Counter(f"{f.rule} {f.name} ({f.role}, {f.verdict.value}): {f.message}" for f in findings)
+        for text, count in texts.items():
+            yield f"{word}  {f'{count} x ' if count > 1 else ''}{text}"
 
 
 def _notes(kernel: KernelDiff, style: _Style) -> Iterator[str]:
