@@ -134,7 +134,7 @@ MAILBOX_DEFECTS = (
         "MBR201",
         "reads the mailbox after one attempt that may have failed",
         "kernels.mailbox",
-        also=("MEM401",),
+        also=("MEM401", "MBR203", "CTL703"),
     ),
 )
 

@@ -165,6 +165,9 @@ def wrap_of(stream: Stream, counter: Symbol) -> int | None:
         return _wrap_of_select(counter)
     if counter.kind not in ("phi", "def") or not isinstance(counter.key[1], int):
         return None
+    counted = _counted_to(stream, stream.ssa.values[counter.key[1]])
+    if counted is not None:
+        return counted
     work = [stream.ssa.values[counter.key[1]]]
     seen = {work[0].id}
     while work and len(seen) < _SEARCH_LIMIT:
@@ -190,6 +193,29 @@ def _wrap_of_select(select: Symbol) -> int | None:
         return None
     limit = predicate.key[3]
     return limit.constant if isinstance(limit, Value) else None
+
+
+def _counted_to(stream: Stream, counter: SsaValue) -> int | None:
+    """N of a loop that counts `counter` from 0 in steps of 1 and ends when it reaches N."""
+    steps = [v for v in (counter.incoming or {}).values() if _is_step(v, counter)]
+    if not steps:
+        return None
+    ids = {counter.id, *(step.id for step in steps)}
+    limits = []
+    for instr in {i for id_ in ids for i in stream.ssa.users.get(id_, ())}:
+        for value in stream.ssa.writes[instr].values():
+            if value.assign is not None and value.assign.op.startswith("setp_") and isinstance(value.args[1], Const):
+                limit = value.args[1].value
+                if isinstance(limit, int) and 0 < limit < _SEARCH_LIMIT:
+                    limits.append(limit)
+    return max(limits, default=None)
+
+
+def _is_step(value: SsaValue, counter: SsaValue) -> bool:
+    assign = value.assign
+    if assign is None or assign.op != "add":
+        return False
+    return any(a is counter for a in value.args) and any(isinstance(a, Const) and a.value == 1 for a in value.args)
 
 
 _SEARCH_LIMIT = 64
