@@ -65,7 +65,8 @@ class SassLoads:
             return Evidence(Verdict.UNKNOWN, "no instruction of the SASS is attributed to this signal")
         proofs: list[Evidence] = []
         for other, sink in found:
-            evidence = self._moved(stream, other, signal, loads) or self.judge_sink(other, sink, loads)
+            evidence = self._moved(stream, other, signal, loads)
+            evidence = evidence or self.judge_sink(other, sink, loads, (stream, signal))
             if evidence.verdict is not Verdict.PROVED:
                 return evidence
             proofs.append(evidence)
@@ -86,8 +87,14 @@ class SassLoads:
                 return Evidence(Verdict.VIOLATED, text, load.location, sink.location)
         return None
 
-    def judge_sink(self, stream: Stream, sink: Event, loads: Sequence[Event] | None = None) -> Evidence:
-        """The same at one SASS sink; with `loads` None every load counts."""
+    def judge_sink(
+        self,
+        stream: Stream,
+        sink: Event,
+        loads: Sequence[Event] | None = None,
+        ptx: tuple[Stream, Event] | None = None,
+    ) -> Evidence:
+        """The same at one SASS sink, which realizes the signal `ptx`; with `loads` None every load counts."""
         flight = self.flight(stream)
         at = _at(sink)
         doubt = ""
@@ -96,7 +103,7 @@ class SassLoads:
             if loads is not None and sources and not any(source in loads for source in sources):
                 continue
             try:
-                if not flight.path(pending.load, sink):
+                if not flight.path(pending.load, sink, self._is_hoisted(stream, pending.load, sink, sources, ptx)):
                     continue
             except PathLimit:
                 doubt = f"too many paths between LDTM at {_at(pending.load)} and {at}"
@@ -107,6 +114,27 @@ class SassLoads:
         if doubt:
             return Evidence(Verdict.UNKNOWN, doubt, sink=sink.location)
         return self._ordered(stream, sink, loads)
+
+    def _is_hoisted(
+        self, stream: Stream, load: Event, sink: Event, sources: Sequence[Event], ptx: tuple[Stream, Event] | None
+    ) -> bool:
+        """Whether ptxas moved `load` up across a relaxed signal: this trip's load is no load before the signal.
+
+        In the PTX the load then reaches the signal only round a loop; and code that is not copied keeps its trips.
+        """
+        if ptx is None or ptx[1].sem != "relaxed" or not sources:
+            return False
+        assert self.side.ptx is not None
+        flow = self._facts.flow(self.side.ptx, ptx[0])
+        backs = frozenset(e for e in flow.cfg.edges if flow.cfg.dominates(e.dst, e.src))
+        if flow.may_reach(sources, lambda e: False, backs).get(ptx[1].instr):
+            return False
+        others = self._facts.flow(self.side.model, stream).events
+        return not any(
+            e not in (load, sink)
+            and (set(sources) & set(self.side.join.sources(e)) or ptx[1] in self.side.join.sources(e))
+            for e in others
+        )
 
     def _ordered(self, stream: Stream, sink: Event, loads: Sequence[Event] | None) -> Evidence:
         flight = self.flight(stream)

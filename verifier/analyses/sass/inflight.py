@@ -92,12 +92,12 @@ class InFlight:
         """Instructions that complete `load` on some path, in the order of the code."""
         return tuple(Completion(instr, mask) for instr, mask in sorted(self._trace(load).completions.items()))
 
-    def path(self, load: Event, sink: Event) -> bool:
+    def path(self, load: Event, sink: Event, around: bool = False) -> bool:
         """Whether branches that agree with each other allow a path on which `load` is in flight at `sink`.
 
-        Raises PathLimit when there are too many paths to tell.
+        With `around`, only paths that go round a loop count. Raises PathLimit when there are too many paths to tell.
         """
-        return _Walk(self, self._flow, load, sink).found()
+        return _Walk(self, self._flow, load, sink, around).found()
 
     def _trace(self, load: Event) -> _Trace:
         trace = self._traces.get(load.instr)
@@ -179,17 +179,21 @@ def _union(states: int) -> int:
 
 
 class _Node(msgspec.Struct, frozen=True):
+    """A block entered with a state and facts; `counts`: what is found from here on counts."""
+
     block: int
     state: int
     facts: Facts
+    counts: bool
 
 
 class _Walk:
     """Follows single paths from a load, with what their branches imply."""
 
-    def __init__(self, inflight: InFlight, flow: EventFlow, load: Event, sink: Event) -> None:
+    def __init__(self, inflight: InFlight, flow: EventFlow, load: Event, sink: Event, around: bool) -> None:
         self._in = inflight
         self._flow = flow
+        self._around = around
         self._load = load
         self._sink = sink
 
@@ -197,7 +201,7 @@ class _Walk:
         stream = self._flow.stream
         conditions = conditions_of(stream)
         start = self._flow.cfg.block_of[self._load.instr]
-        first = _Node(start, 0, dominating_facts(conditions, stream, start))
+        first = _Node(start, 0, dominating_facts(conditions, stream, start), not self._around)
         seen = {first}
         work = deque([(first, True)])
         while work:
@@ -210,7 +214,8 @@ class _Walk:
             for edge in self._flow.cfg.successors[node.block]:
                 if conditions.takes(edge, node.facts) is False:
                     continue
-                following = _Node(edge.dst, state, conditions.follow(edge, node.facts))
+                counts = node.counts or self._flow.cfg.dominates(edge.dst, edge.src)
+                following = _Node(edge.dst, state, conditions.follow(edge, node.facts), counts)
                 if following not in seen:
                     seen.add(following)
                     work.append((following, False))
@@ -233,7 +238,7 @@ class _Walk:
         state = node.state
         for index in self._in.steps(node.block, self._load.instr if midway else None):
             state = self._in.wait(state, index)
-            if state and index == self._sink.instr and self._executes(node.facts):
+            if state and node.counts and index == self._sink.instr and self._executes(node.facts):
                 return None
             if index == self._load.instr and not midway:
                 return 0  # the next round of a loop is a path of its own
