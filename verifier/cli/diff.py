@@ -133,11 +133,19 @@ def _compare(
     pairing = pair(*sides)
     if not pairing.pairs:
         raise ConfigError("the two have no kernel in common", where=f"{names[0]}, {names[1]}")
-    results = _results(pairing, names, settings)
-    if settings.assemble and paths and _lacks_sass(results):
-        loading = msgspec.structs.replace(settings.loading, assemble=True)
-        results = _results(pair(*(load_sides(path, loading) for path in paths)), names, settings)
-    return results
+    if not (settings.assemble and paths and all(_is_ptx(side) for both in pairing.pairs for side in both)):
+        return _results(pairing, names, settings)
+    # PTX alone: its cost and its verdicts are worth an assembler run only where the code differs.
+    quick = msgspec.structs.replace(settings, options=msgspec.structs.replace(settings.options, rules=()))
+    results = _results(pairing, names, quick)
+    if not results.hunks and not results.toolchain:
+        return results
+    loading = msgspec.structs.replace(settings.loading, assemble=True)
+    return _results(pair(*(load_sides(path, loading) for path in paths)), names, settings)
+
+
+def _is_ptx(side: Side) -> bool:
+    return side.ptx is not None and side.sass is None
 
 
 def _results(pairing: Pairing, names: Sequence[str], settings: Settings) -> DiffResults:
@@ -155,11 +163,6 @@ def _results(pairing: Pairing, names: Sequence[str], settings: Settings) -> Diff
             do="compile both with one toolchain, or say --allow-toolchain-change",
         )
     return results
-
-
-def _lacks_sass(results: DiffResults) -> bool:
-    """Whether some kernel differs and has no machine code on either side, so that its cost is not known."""
-    return any(k.hunks and k.before.sass is None and k.after.sass is None for k in results.kernels)
 
 
 def _render(results: DiffResults, verdict: Verdict | None, format: str, full: bool, to_file: bool) -> str:

@@ -1,0 +1,78 @@
+"""Artifact folders: launch facts, kernel names and IR come with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.diff.edits import PTX, renumber
+from tests.diff.test_ir import MODULE
+from verifier.cli import run
+
+META = {
+    "schema_version": 1,
+    "name": "splitk",
+    "arch": "sm_100a",
+    "entry": "gemm_splitk_mailbox_0",
+    "launch": {"block": [192, 1, 1], "cluster": [1, 1, 4], "grid": [2, 56, 4]},
+}
+
+
+def folder(path: Path, ptx: str = PTX, ir: str = MODULE, **meta: Any) -> Path:
+    path.mkdir()
+    (path / "kernel.ptx").write_text(ptx)
+    (path / "kernel.mlir").write_text(ir)
+    (path / "meta.json").write_text(json.dumps({**META, **meta}))
+    return path
+
+
+def report(capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return document
+
+
+def test_kernels_go_by_their_case_whatever_the_entry_is_called(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before, after = folder(tmp_path / "a"), folder(tmp_path / "b", renumber(PTX), entry="other_name_1")
+    assert run(["diff", str(before), str(after), "--no-assemble", "--format", "json"]) == 0
+    assert [kernel["name"] for kernel in report(capfd)["kernels"]] == ["splitk"]
+
+
+def test_another_launch_is_a_change(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = folder(tmp_path / "a")
+    after = folder(tmp_path / "b", launch={"block": [192, 1, 1], "cluster": [1, 1, 2]})
+    assert run(["diff", str(before), str(after), "--no-assemble", "--format", "json"]) == 1
+    assert report(capfd)["summary"]["sentence"] == (
+        "the generated code differs only in what is declared: `launch cluster 1x1x2` in place of `launch cluster 1x1x4`"
+    )
+
+
+def test_a_launch_that_one_side_does_not_know_is_not_compared(tmp_path: Path) -> None:
+    before, after = folder(tmp_path / "a"), folder(tmp_path / "b", launch=None)
+    assert run(["diff", str(before), str(after), "--no-assemble"]) == 0
+
+
+def test_ir_is_compared_on_demand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    relaxed = MODULE.replace("mem_order<acquire>", "mem_order<relaxed>")
+    before, after = folder(tmp_path / "a"), folder(tmp_path / "b", ir=relaxed)
+    arguments = ["diff", str(before), str(after), "--no-assemble", "--format", "json"]
+    assert run(arguments) == 0
+    capfd.readouterr()
+    assert run([*arguments, "--level", "ir"]) == 1
+    (kernel,) = report(capfd)["kernels"]
+    assert kernel["sentence"].startswith("the IR differs only at 1 `nvvm.wait`")
+    assert [place["where"] for place in kernel["claims"][0]["places"]] == ["kernels/k.py:12"]
+
+
+def test_a_claim_about_ir_can_be_checked(tmp_path: Path) -> None:
+    relaxed = MODULE.replace("mem_order<acquire>", "mem_order<relaxed>")
+    before, after = folder(tmp_path / "a"), folder(tmp_path / "b", ir=relaxed)
+    claim = tmp_path / "claim.toml"
+    claim.write_text('[[expect]]\nlevel = "ir"\ncount = 1\nremove = ["nvvm.*"]\nadd = ["nvvm.*"]\n')
+    arguments = ["diff", str(before), str(after), "--no-assemble", "--expect", str(claim)]
+    assert run([*arguments, "--level", "ir"]) == 0
+    assert run(arguments) == 2
