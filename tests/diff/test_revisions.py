@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from verifier.cli.revisions import parse_range
+
 ROOT = Path(__file__).resolve().parents[2]
 
 KERNEL = '''\
@@ -126,6 +128,19 @@ def test_the_worktree_goes_away_also_when_a_kernel_does_not_compile(repository: 
     assert "no_such_thing" in ran.stderr
     assert "Traceback" not in ran.stderr
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_three_dots_mean_the_merge_base(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = git(repository, "rev-parse", "HEAD")
+    git(repository, "checkout", "--quiet", "-b", "feature")
+    git(repository, "commit", "--quiet", "--allow-empty", "--message", "feature")
+    git(repository, "checkout", "--quiet", "main")
+    git(repository, "commit", "--quiet", "--allow-empty", "--message", "main goes on")
+    monkeypatch.chdir(repository)
+    assert parse_range("main...feature") == (fork, "feature")
+    assert parse_range("main..feature") == ("main", "feature")
+    assert parse_range("main..") == ("main", "")
+    assert parse_range("..") == ("HEAD", "")
 
 
 def test_an_unknown_revision_is_refused(repository: Path) -> None:

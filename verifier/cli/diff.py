@@ -12,7 +12,7 @@ import msgspec
 from verifier.cli import output
 from verifier.cli.options import ARCH, ENV, launch_options
 from verifier.cli.parts import LoadOptions
-from verifier.cli.revisions import compile_revisions
+from verifier.cli.revisions import compile_revisions, parse_range
 from verifier.cli.sides import load_sides
 from verifier.config import Policy, load_config
 from verifier.diff.expect import Verdict, check_expectation, load_expectation
@@ -122,9 +122,9 @@ def _paths(subjects: Sequence[str], settings: Settings) -> DiffResults:
 
 
 def _revisions(subject: str, kernels: Sequence[str], settings: Settings, timeout: float, jobs: int) -> DiffResults:
-    base, _, head = subject.partition(RANGE)
-    sides = compile_revisions(base, head.lstrip("."), kernels, settings.loading, timeout=timeout, jobs=jobs)
-    return _compare(sides, (base, head.lstrip(".") or "working tree"), settings, ())
+    base, head = parse_range(subject)
+    sides = compile_revisions((base, head), kernels, settings.loading, timeout=timeout, jobs=jobs)
+    return _compare(sides, (base, head or "working tree"), settings, ())
 
 
 def _compare(

@@ -26,13 +26,23 @@ from verifier.diff.sides import Side
 from verifier.errors import CompileError, ConfigError
 
 
+def parse_range(text: str) -> tuple[str, str]:
+    """(base, head) of `BASE..HEAD`; of `BASE...HEAD` the base is where the two branched, as in git. Head "" is the
+    working tree."""
+    base, dots, head = text.partition("...")
+    if not dots:
+        base, _, head = text.partition("..")
+        return base or "HEAD", head
+    return _git(Path.cwd(), "merge-base", "--end-of-options", base or "HEAD", head or "HEAD"), head
+
+
 def compile_revisions(
-    base: str, head: str, kernels: Sequence[str], options: LoadOptions, *, timeout: float, jobs: int
+    revisions: tuple[str, str], kernels: Sequence[str], options: LoadOptions, *, timeout: float, jobs: int
 ) -> list[list[Side]]:
-    """Kernels of both revisions; `head` "" is the working tree as it is."""
+    """Kernels of both revisions; "" is the working tree as it is."""
     repository = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel"))
     sides = []
-    for revision in (base or "HEAD", head):
+    for revision in revisions:
         with _tree(repository, revision) as root:
             note(f"compiling {revision or 'the working tree'} in {display(root)}")
             bundles = _compile(root, kernels, options.archs, timeout, jobs)
@@ -83,6 +93,7 @@ def _git(folder: Path, *arguments: str) -> str:
 def _compile(root: Path, kernels: Sequence[str], archs: Sequence[str], timeout: float, jobs: int) -> list[Bundle]:
     """Bundles of the kernels below `root`, in the order of its registry."""
     source = Path(verifier.__file__).resolve().parents[1]
+    inherited = [path for path in [os.environ.get("PYTHONPATH")] if path]
     job = {"root": str(root), "kernels": list(kernels), "archs": list(archs), "timeout": timeout, "jobs": jobs}
     done = subprocess.run(
         [sys.executable, "-m", "verifier.cli.tree"],
@@ -90,8 +101,8 @@ def _compile(root: Path, kernels: Sequence[str], archs: Sequence[str], timeout: 
         stdout=subprocess.PIPE,
         text=True,
         check=False,
-        cwd=root.parent if root.name == "worktrees" else root.anchor,
-        env={**os.environ, "PYTHONPATH": str(source)},
+        cwd=root.anchor,  # a place without Python files, because it comes first on the import path
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *inherited])},
     )
     if done.returncode != 0:
         raise CompileError("the kernels of this revision cannot be compared", where=display(root), do="see above")
