@@ -1,0 +1,95 @@
+"""A flag is polled without acquire, and the data it announces is read.
+
+What
+    A loop that polls a word of global memory with weak, volatile or relaxed loads, and after which memory is read,
+    has an acquire between: an acquiring load, or an acquire fence of adequate scope on every path from the loop to
+    the read.
+
+Why
+    Seeing the flag orders nothing by itself. Reads that follow may be served from an L1 line, or issued, before the
+    flag was seen; the data is stale although the flag is new.
+
+ISA
+    PTX ISA 9.4, 8.8 "Release and acquire patterns": a relaxed read needs an acquire fence after it; 8.4.2 volatile is
+    relaxed at system scope.
+
+Bad
+    ```ptx
+    L1: ld.relaxed.gpu.global.u32 r4, [flag];        // SCP303
+    setp.eq.u32 q, r4, 0;
+    @q bra L1;
+    ld.global.u32 r5, [data];
+    ```
+
+Good
+    ```ptx
+    L1: ld.acquire.gpu.global.u32 r4, [flag];
+    setp.eq.u32 q, r4, 0;
+    @q bra L1;
+    ld.global.u32 r5, [data];
+    ```
+
+Limits
+    Only flags in global memory; what is read after the loop is taken to be what the flag announces, unless it is the
+    flag itself or a kernel parameter. Loops that retry an atomic are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verifier.analyses.facts import KernelFacts
+from verifier.analyses.flow import EventFlow
+from verifier.analyses.polls import is_polled
+from verifier.config import Policy
+from verifier.findings import Hazard, Judgement, Severity
+from verifier.isa.scopes import acquires, includes
+from verifier.model.events import Event, Kind
+from verifier.model.kernel import KernelModel
+from verifier.model.streams import Stream
+from verifier.rules.registry import rule
+from verifier.rules.support import proved, step, violated
+
+_FIX = "poll with ld.acquire of a scope that reaches the writer, or put fence.acquire after the loop"
+
+
+@rule(code="SCP303", name="relaxed-spin-then-data-read", hazard=Hazard.CONTRACT, since="0.1.0")
+def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
+    model = kernel.ptx
+    assert model is not None
+    for stream in model.streams:
+        flow = kernel.flow(model, stream)
+        for poll in flow.select(lambda e: e.kind is Kind.LOAD and e.space == "global"):
+            if is_polled(stream, poll):
+                yield from _judge(model, stream, flow, poll)
+
+
+def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> Iterator[Judgement]:
+    flag = model.place(stream, poll, poll.address)
+
+    def reads(event: Event) -> bool:
+        if event.kind is Kind.BULK_LOAD:
+            return True
+        if event.kind is not Kind.LOAD or event is poll or event.space not in ("global", None):
+            return False
+        return model.place(stream, event, event.address) != flag
+
+    def fences(event: Event) -> bool:
+        return event.kind is Kind.FENCE and acquires(event.sem) and includes(event.scope, poll.scope or "gpu")
+
+    if flow.find_path(poll, reads, lambda e: False) is None:
+        return
+    if acquires(poll.sem):
+        yield proved(model, stream, poll, f"polls with {poll.sem}.{poll.scope}")
+        return
+    path = flow.find_path(poll, reads, fences)
+    if path is None:
+        yield proved(model, stream, poll, "an acquire fence on every path from the loop to the reads")
+        return
+    how = f"{poll.sem}.{poll.scope}" if poll.scope else "weak"
+    witness = (
+        step(model, stream, poll, f"polls the flag; {how} orders nothing after it"),
+        step(model, stream, path[-1], "reads memory with no acquire in between: it may be stale"),
+    )
+    message = f"{model.role_of(stream)} reads data after a spin on a flag that does not acquire"
+    yield violated(model, stream, poll, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
