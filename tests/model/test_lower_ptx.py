@@ -42,3 +42,10 @@ def test_a_launch_control_answer_is_taken_apart_into_fields() -> None:
     assert valid == (Assign("p", "field", 1, (Reg("q"), Const(96))),)
     assert place == tuple(Assign(r, "field", 32, (Reg("q"), Const(b))) for r, b in (("x", 0), ("y", 32), ("z", 64)))
     assert single == (Assign("y", "field", 32, (Reg("q"), Const(32))),)
+
+
+def test_a_funnel_shift_names_its_halves() -> None:
+    function = lower(".reg .b32 d, a, b, n;\nshf.l.wrap.b32 d, a, b, 35;\nshf.r.clamp.b32 d, a, b, n;\n")
+    left, right = (instr.assigns for instr in function.instrs[:2])
+    assert left == (Assign("d", "shf_l", 32, (Reg("a"), Const(3), Reg("b"))),)
+    assert right == (Assign("d", "shf_r", 32, (Reg("a"), Reg("n"), Reg("b"))),)

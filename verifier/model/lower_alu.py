@@ -274,6 +274,20 @@ def _query_cancel(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] |
     ]
 
 
+def _funnel(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
+    """`shf.{l,r}.{wrap,clamp} d, low, high, count`; a wrapping count must be a number."""
+    dst = _destination(operands[0], name)
+    args = _scalar_args(operands[1:4], name)
+    if dst is None or args is None or len(args) != 3:
+        return None
+    low, high, count = args
+    if op.has("wrap"):
+        if not isinstance(count, Const):
+            return None
+        count = Const(int(count.value) & 31)
+    return [Assign(dst, "shf_l" if op.has("l") else "shf_r", 32, (low, count, high))]
+
+
 def _clz(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
     dst = _destination(operands[0], name)
     args = _scalar_args(operands[1:], name)
@@ -301,6 +315,7 @@ _RULES: dict[str, _Rule] = {
     "neg": _plain("neg"),
     "abs": _plain("abs"),
     "selp": _plain("selp"),
+    "shf": _funnel,
     "lop3": _plain("lop3"),
     "prmt": _plain("prmt"),
     "bfe": _plain("bfe", by_sign=True),

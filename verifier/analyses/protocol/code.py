@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from verifier.analyses.protocol import control
 from verifier.analyses.protocol.alu import Step, compute_step
+from verifier.analyses.protocol.drift import Drift
 from verifier.analyses.protocol.effects import event_step
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.layout import Layout
@@ -42,6 +43,8 @@ class Code:
         self.events = {e.instr: e for e in model.events}
         self.spins = _spins(self)
         self.looped = _looped(self)
+        self.heads = _heads(self)
+        self.drift = Drift(self)
         self.hard = self._hard_blocks()
         self._regions = control.Regions(self.cfg, self.hard)
         self.joins = self._join_slots()
@@ -201,6 +204,12 @@ def _looped(code: Code) -> frozenset[int]:
     loops = [loop for loop in code.cfg.loops if any(_works(code, block) for block in loop.blocks)]
     inside = {block for loop in loops for block in loop.blocks}
     return frozenset(i for i in code.slice.keep if i in code.events and code.cfg.block_of[i] in inside)
+
+
+def _heads(code: Code) -> frozenset[int]:
+    """Headers of loops that lie in no other loop and do more than retry a wait."""
+    loops = [loop for loop in code.cfg.loops if any(_works(code, block) for block in loop.blocks)]
+    return frozenset(loop.header for loop in loops if not any(loop.header in o.blocks and o is not loop for o in loops))
 
 
 def _works(code: Code, index: int) -> bool:

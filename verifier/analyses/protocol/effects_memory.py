@@ -68,6 +68,8 @@ def _shared_load(where: Place, size: int, slots: tuple[int | None, ...], width: 
         for position, slot in enumerate(slots):
             if slot is not None:
                 fiber.regs[slot] = _each(fiber, address, position * size, partial(machine.memory.read, size=size))
+                if machine.recorder is not None:
+                    machine.recorder.loaded(slot, address, position * size, size)
 
     return step
 

@@ -36,10 +36,12 @@ class Protocol:
         self.reason = reason
         self.steps = sum(run.time for run in tried)
         self.bytes: Bytes | None = search.bytes if search is not None else None
-        ended = [run for run in search.ended() if run.sized == search.sized] if search is not None else []
+        ended = sorted(search.ended(), key=lambda run: run.sized, reverse=True) if search is not None else []
         self.runs = tuple(run for run in ended if run.worked >= ended[0].worked)
         self.corners = tuple(run for run in ended if run not in self.runs)
         made = search.runs if search is not None else []
+        self.recurrence = search.recurrence if search is not None else None
+        self.drained = search is not None and search.drained
         self.needed = _CONFIRMED if search is not None and search.second is not None else 1
         self.partial = tuple(run for run in made if run.problem is not None and run.time <= run.limit)
         stuck = [run for run in tried if run.problem is None and run.stuck]
@@ -122,7 +124,16 @@ class Protocol:
         cluster = "x".join(str(n) for n in run.start.cluster)
         guess = " (inferred)" if self.guessed_cluster else ""
         shape = f", cluster {cluster}{guess}" if run.start.ranks > 1 else ""
-        return f"every schedule of {run.script.text}{shape}"
+        return f"every schedule, {self._rounds}inputs: {run.script.text}{shape}"
+
+    @property
+    def _rounds(self) -> str:
+        if self.recurrence is None:
+            return ""
+        period = self.recurrence.period
+        if self.drained or period == 1:
+            return f"any number of rounds (the state comes back after {period}); "
+        return f"any multiple of {period} more rounds (the state comes back); "
 
 
 def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], needed: int) -> list[tuple[Machine, V]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from verifier.analyses.protocol import control
@@ -19,12 +19,15 @@ from verifier.analyses.protocol.traffic import Boxes, Traffic
 
 if TYPE_CHECKING:
     from verifier.analyses.protocol.code import Code
+    from verifier.analyses.protocol.recurrence import Recorder
 
 
 class Machine:
     """One run. `boxes` gives the bytes of tensor copies, as far as they are known."""
 
-    def __init__(self, code: Code, start: Start, script: Script, boxes: Boxes, limit: int) -> None:
+    def __init__(
+        self, code: Code, start: Start, script: Script, boxes: Boxes, limit: int, recorder: Recorder | None = None
+    ) -> None:
         self.code = code
         self.start = start
         self.script = script
@@ -38,10 +41,12 @@ class Machine:
         self.tmem = Tmem(self)
         self.traffic = Traffic(self, boxes)
         self.warps: dict[tuple[int, int], Warp] = {}
+        self.visits: dict[tuple[int, int], set[int]] = defaultdict(set)  # warp -> blocks it came to
         self.ready: deque[Fiber] = deque()
         self.live: dict[int, int] = dict.fromkeys(self.ctas, 0)  # threads of each CTA that have not exited
         self.fibers: set[Fiber] = set()
-        self.visited: set[int] = set()  # blocks that some fiber came to
+        self.recorder = recorder
+        self.heads: dict[tuple[tuple[int, int], int], int] = {}  # (warp, head of an outermost loop) -> passes
         self.problem: str | None = None  # why the run could not go on
         for fiber in start.fibers(self, code.layout, script):
             self.ready.append(fiber)
@@ -72,6 +77,11 @@ class Machine:
         return self.problem is None and not self.fibers
 
     @property
+    def visited(self) -> frozenset[int]:
+        """Blocks that some warp came to."""
+        return frozenset().union(*self.visits.values())
+
+    @property
     def worked(self) -> frozenset[int]:
         """Blocks with synchronization that some fiber came to."""
         return self.code.hard & self.visited
@@ -83,7 +93,8 @@ class Machine:
 
     def _advance(self, fiber: Fiber) -> None:
         blocks = self.code.blocks
-        visited = self.visited
+        visited = self.visits[fiber.warp.name]
+        heads = self.code.heads
         exit_block = self.code.exit
         fiber.waits = None
         while True:
@@ -105,6 +116,8 @@ class Machine:
             following = block.leave(fiber)
             while fiber.stack and fiber.stack[-1].join == following:
                 following = control.meet(fiber, self.code.joins[following])
+            if following in heads:
+                self._at_head(fiber, following)
             if following == fiber.until and not fiber.stack:
                 self._come_back(fiber)
                 return
@@ -114,6 +127,12 @@ class Machine:
             if following == control.FORKED:
                 return
             fiber.block = following
+
+    def _at_head(self, fiber: Fiber, block: int) -> None:
+        key = (fiber.warp.name, block)
+        self.heads[key] = self.heads.get(key, 0) + 1
+        if self.recorder is not None:
+            self.recorder.visit(self, fiber, block)
 
     def _pause(self, fiber: Fiber, index: int, outcome: object) -> None:
         if outcome is YIELD:

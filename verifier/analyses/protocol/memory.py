@@ -37,6 +37,10 @@ class SharedWords:
             total |= word << (32 * index)
         return total
 
+    def copy(self) -> dict[int, object]:
+        """Address / 4 -> value of every word written so far."""
+        return dict(self._words)
+
     def forget(self, low: int, high: int, why: Unknown) -> None:
         """Bytes [low, high) are overwritten with something unknown."""
         for word in range(low >> 2, (high + 3) >> 2):

@@ -8,6 +8,7 @@ import msgspec
 
 from verifier.analyses.protocol.code import Code
 from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.recurrence import Head, Recorder, Recurrence, choose_head, find
 from verifier.analyses.protocol.scripts import Script
 from verifier.analyses.protocol.start import Start
 from verifier.analyses.protocol.traffic import Boxes
@@ -20,10 +21,13 @@ WANTED_PHASES = 4  # twice round the parity
 # What is tried. Small parameters and large grids make short runs, so they come first.
 _SCALARS = (8, 4, 2, 1, 128, 1024, 512, 256)
 _GRIDS = (1024, 256, 16, 1)
+_BETWEEN = (64, 32, 16, 4)
 _RAISED = (640, 128, 2048)
 _FIRST_LIMIT = 80_000
 _SHORT = 20_000
 _CORNERS = 6
+_DRAINED = 4  # the longest period for which each way out of the loop is run
+_MANY = 24  # work items, enough for the rings of all kernels seen to come back to their start
 _STEP = 256
 _TILES = 2 * WANTED_PHASES
 
@@ -38,6 +42,8 @@ class Search:
         self.start = start
         self.runs: list[Machine] = []
         self.bytes: Bytes | None = None
+        self.recurrence: Recurrence | None = None
+        self.drained = False  # every way out of the recurring loop has been run
         self.second: Machine | None = None  # a run like the best one, with other numbers
         self._spent = 0
 
@@ -77,6 +83,41 @@ class Search:
                 break
         short = min((r for r in self.ended() if r.worked >= best.worked), key=lambda r: r.time)
         self._visit_corners(best, short.script)
+        self._watch(best)
+
+    def _watch(self, best: Machine) -> None:
+        """Run once more and see whether the state at the head of the outer loop comes back."""
+        head = choose_head(best)
+        if head is None or self.bytes is None:
+            return
+        longer = Script(scalar=_MANY, step=_STEP, tiles=_MANY, grid=best.script.grid)
+        for script in (best.script, longer):
+            recorder = Recorder(head)
+            run = Machine(self.code, self.start, script, self.bytes.boxes, STEP_LIMIT, recorder)
+            run.run()
+            self._spent += run.time
+            self.recurrence = find(run, recorder) if run.ended else None
+            if self.recurrence is not None:
+                if self.recurrence.period <= _DRAINED:
+                    self._drain(script, head, self.recurrence.period)
+                return
+
+    def _drain(self, script: Script, head: Head, period: int) -> None:
+        """Leave the loop after every number of rounds modulo the period, so that each way out has been run."""
+        seen = {run.heads.get(head, 0) % period for run in self.ended()}
+        x, y, z = script.grid
+        grids = dict.fromkeys((x * 4 // 3, x * 6 // 5, x * 7 // 6, x * 8 // 7, x))
+        for grid in grids:
+            for more in range(period if grid == x else 1):
+                if len(seen) == period or self._spent > 2 * STEP_BUDGET:
+                    break
+                varied = msgspec.structs.replace(
+                    script, grid=(grid, y, z), tiles=script.tiles + more, scalar=script.scalar + more
+                )
+                run = self.attempt(varied)
+                if run.ended:
+                    seen.add(run.heads.get(head, 0) % period)
+        self.drained = len(seen) == period
 
     def _base(self) -> Machine | None:
         """The best of a few uniform scripts: smaller numbers when a run gets too long, larger ones otherwise."""
@@ -99,16 +140,19 @@ class Search:
         """Smaller and smaller grids give a cluster more and more work."""
         best: Machine | None = None
         grids = list(_GRIDS)
-        before = -1
+        before, skipped = -1, False
         while grids and self._spent < STEP_BUDGET:
             script = Script(scalar=scalar, step=_STEP, tiles=_TILES, grid=(grids.pop(0), 1, 1))
             run = self.attempt(script, _FIRST_LIMIT)
             if run.ended and (best is None or merit(run) > merit(best)):
                 best = run
-            if run.time > _FIRST_LIMIT or (run.ended and covers(run)):
+            if run.ended and covers(run):
                 break
-            if run.time == before:
-                grids = grids[-1:]  # the grid hardly matters
+            if run.time > run.limit:  # a smaller grid only makes it longer
+                grids = list(_BETWEEN) if skipped else []
+                skipped = False
+            elif run.time == before and len(grids) > 1:
+                grids, skipped = grids[-1:], True  # the grid hardly matters, or is still too large
             before = run.time
         return best
 

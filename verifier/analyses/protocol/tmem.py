@@ -101,6 +101,9 @@ class Tmem:
             if cta in self._machine.ctas:
                 self._touch(warp, cta, address, columns, True, instr, ALL_QUARTERS, component, count + 1)
 
+    def issues(self, warp: tuple[int, int]) -> bool:
+        return warp in self._pipes
+
     def pipe(self, warp: Warp) -> tuple[int, int]:
         return self._pipes.get(warp.name) or (self._machine.components.get("pipe", warp.name), 0)
 
