@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from verifier.model.events import Event, Kind
-from verifier.model.places import Place, place_of
+from verifier.model.places import Place, places_of
 from verifier.model.program import Const
 from verifier.model.ssa import SsaValue
 from verifier.model.streams import Stream
@@ -51,7 +51,9 @@ class Barriers:
 
     def __init__(self, streams: Sequence[Stream], events: Sequence[Event]) -> None:
         touching = [e for e in events if e.barrier is not None]
-        placed = [(s, e, place_of(s, e.instr, e.barrier)) for s in streams for e in touching if s.runs(e)]
+        placed = [
+            (s, e, place) for s in streams for e in touching if s.runs(e) for place in places_of(s, e.instr, e.barrier)
+        ]
         self.arrays = _arrays(placed)
         self.uses: list[BarrierUse] = []
         self.unresolved: list[tuple[Stream, Event]] = []

@@ -161,7 +161,17 @@ class Evaluator:
         if any(t is False for t in taken):
             return old
         new = self._apply(value)
-        return new if new == old or _is_undefined(old) else self._symbol(value)
+        if new == old or _is_undefined(old):
+            return new
+        return self._chosen(value, new, old)
+
+    def _chosen(self, value: SsaValue, new: Value, old: Value) -> Value:
+        """`guard ? new : old` of two numbers is the select it is; anything else is a fresh symbol."""
+        if len(value.guards) != 1 or new.constant is None or old.constant is None or value.assign is None:
+            return self._symbol(value)
+        predicate, negated = value.guards[0]
+        arms = [old, new] if negated else [new, old]
+        return compute(self.table, "selp", value.assign.width, [*arms, self._known(predicate)]) or self._symbol(value)
 
     @staticmethod
     def _truth(value: Value, negated: bool) -> bool | None:

@@ -105,7 +105,7 @@ class KernelModel:
         ]
         for stream in self.streams:
             found = self._slot_loads(stream, loads, slots)
-            for evaluator in stream.by_rank:
+            for evaluator in stream.evaluators:
                 evaluator.known.update(found)
                 evaluator.forget()
 

@@ -73,6 +73,15 @@ def place_of(stream: Stream, instr: int, expr: AddressExpr | None) -> Place:
     return place
 
 
+def places_of(stream: Stream, instr: int, expr: AddressExpr | None) -> tuple[Place, ...]:
+    """The same for every warp of the stream: warps of one role may use barriers of their own."""
+    if expr is None:
+        return (UNRESOLVED,)
+    first = place_of(stream, instr, expr)
+    others = (_place(stream, instr, expr, evaluator) for evaluator in stream.by_warp[1:])
+    return tuple(dict.fromkeys((first, *(msgspec.structs.replace(p, remote=first.remote) for p in others))))
+
+
 def _place(stream: Stream, instr: int, expr: AddressExpr, evaluator: Evaluator) -> Place:
     own = evaluator.context.rank if stream.knows_rank else None
     return locate(stream.address(instr, expr, evaluator), own)

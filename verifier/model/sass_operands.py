@@ -128,7 +128,8 @@ def read_registers(op: SassOp, operands: Operands) -> tuple[str, ...]:
             if _is_predicate_name(operand.name):
                 read += register_range(operand.name, 1)
             else:
-                count = 1 if "F32" in operand.suffixes else source_registers(op, position)  # one, for both halves of a pair
+                # With .F32 it is one register, for both halves of a pair.
+                count = 1 if "F32" in operand.suffixes else source_registers(op, position)
                 read += register_range(operand.name, count)
                 position += 1
     if op.part is Part.WGMMA_MMA:  # accumulates

@@ -41,18 +41,23 @@ class Shape(msgspec.Struct, frozen=True):
 class Stream:
     """What a set of warps executes: one control-flow graph, evaluated for the first member.
 
-    `by_rank` has an evaluator for each CTA rank among the members, the first member's first.
+    `by_rank` has an evaluator for each CTA rank among the members, `by_warp` one for each warp of the first rank; the
+    first member's is the first of both.
     """
 
     def __init__(
-        self, function: Function, cfg: Cfg, ssa: Ssa, members: list[tuple[int, int]], by_rank: list[Evaluator]
+        self, function: Function, cfg: Cfg, ssa: Ssa, members: list[tuple[int, int]], evaluators: list[Evaluator]
     ):
         self.function = function
         self.cfg = cfg
         self.ssa = ssa
         self.members = tuple(members)  # (CTA rank, warp)
-        self.by_rank = tuple(by_rank)
-        self.evaluator = by_rank[0]
+        self.evaluator = evaluators[0]
+        first_of_rank: dict[int, Evaluator] = {}
+        for evaluator in evaluators:
+            first_of_rank.setdefault(evaluator.context.rank, evaluator)
+        self.by_rank = tuple(first_of_rank.values())
+        self.by_warp = tuple(e for e in evaluators if e.context.rank == self.evaluator.context.rank)
 
     @property
     def warps(self) -> tuple[int, ...]:
@@ -65,6 +70,11 @@ class Stream:
     def shares_cta(self, other: Stream) -> bool:
         """Whether some CTA has warps of both streams."""
         return not set(self.ranks).isdisjoint(other.ranks)
+
+    @property
+    def evaluators(self) -> tuple[Evaluator, ...]:
+        """One for each warp and each rank that can see different values."""
+        return (*self.by_warp, *self.by_rank[1:])
 
     @property
     def knows_rank(self) -> bool:
@@ -108,17 +118,17 @@ def build_streams(function: Function, cfg: Cfg, ssa: Ssa, shape: Shape) -> tuple
     """Streams of a kernel, ordered by their first member. Cost grows with warps x ranks."""
     table = SymbolTable()
     aligns = {o.name: o.align for o in function.objects if o.space != "param"}
-    groups: dict[frozenset[Edge], tuple[list[tuple[int, int]], dict[int, Evaluator]]] = {}
+    groups: dict[frozenset[Edge], tuple[list[tuple[int, int]], list[Evaluator]]] = {}
     for context in _contexts(function, shape, table):
         evaluator = Evaluator(table, context, aligns)
         edges = _explore(function, cfg, ssa, evaluator)
-        members, by_rank = groups.setdefault(edges, ([], {}))
+        members, evaluators = groups.setdefault(edges, ([], []))
         members.append((context.rank, context.warp))
-        by_rank.setdefault(context.rank, evaluator)
+        evaluators.append(evaluator)
     streams = []
-    for edges, (members, by_rank) in groups.items():
+    for edges, (members, evaluators) in groups.items():
         own = cfg.restrict(e for e in cfg.edges if e in edges)
-        streams.append(Stream(function, own, ssa, members, list(by_rank.values())))
+        streams.append(Stream(function, own, ssa, members, evaluators))
     return tuple(streams)
 
 

@@ -78,7 +78,7 @@ def simplify(table: SymbolTable, op: str, width: int, args: list[Value]) -> Valu
         if result is not None:
             return result
     if op.startswith("setp_"):
-        decided = _compare(op, args)
+        decided = _compare(table, op, args)
         if decided is not None:
             return decided
     return table.value(op, width, *args, uniform=all(a.uniform for a in args))
@@ -274,8 +274,11 @@ def _shf(_table: SymbolTable, _width: int, args: list[Value]) -> Value | None:
     return _divide(low, 1 << count.constant) if high.constant == 0 and count.constant is not None else None
 
 
-def _compare(op: str, args: list[Value]) -> Value | None:
-    """Equality is decided when the symbols cancel."""
+def _compare(table: SymbolTable, op: str, args: list[Value]) -> Value | None:
+    """Equality is decided when the symbols cancel; a select of numbers compares as its predicate or its opposite."""
+    chosen = _compare_select(table, op, args)
+    if chosen is not None:
+        return chosen
     difference = add(args[0], args[1], -1)
     comparison = op.split("_")[1]
     if difference.terms or comparison not in ("eq", "ne"):
@@ -284,6 +287,24 @@ def _compare(op: str, args: list[Value]) -> Value | None:
     if isinstance(difference.lanes, int):
         return Value(int((difference.lanes == 0) == wanted))
     return Value(tuple(int((x == 0) == wanted) for x in difference.lanes))
+
+
+def _compare_select(table: SymbolTable, op: str, args: list[Value]) -> Value | None:
+    """`(p ? a : b) == k`, the way C++ carries the predicate of elect.sync through an integer."""
+    symbol = args[0].base
+    if symbol is None or symbol.kind != "selp" or args[0].lanes != 0 or args[1].constant is None:
+        return None
+    true, false, predicate = symbol.key[2:5]
+    assert isinstance(true, Value)
+    assert isinstance(false, Value)
+    assert isinstance(predicate, Value)
+    if true.constant is None or false.constant is None:
+        return None
+    when_true = bool(_pointwise(op, 1, [true, *args[1:]]).constant)
+    when_false = bool(_pointwise(op, 1, [false, *args[1:]]).constant)
+    if when_true == when_false:
+        return Value(int(when_true))
+    return predicate if when_true else compute(table, "not", 1, [predicate])
 
 
 _Rule = Callable[[SymbolTable, int, "list[Value]"], "Value | None"]

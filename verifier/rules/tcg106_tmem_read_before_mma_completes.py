@@ -86,7 +86,10 @@ def _judge(
     kernel: KernelFacts, model: KernelModel, stream: Stream, load: Event, writer: _Mma, observed: frozenset[int]
 ) -> Judgement:
     flow = kernel.flow(model, stream)
-    own = flow.find_path(writer[1], lambda e: e is load, lambda e: e.instr in observed) if writer[0] is stream else None
+    blind = {e.instr for s, e in model.barriers.unresolved if s is stream and e.kind is Kind.BARRIER_WAIT}
+    own = None
+    if writer[0] is stream:
+        own = flow.find_path(writer[1], lambda e: e is load, lambda e: e.instr in observed or e.instr in blind)
     if own is None and flow.find_path(None, lambda e: e is load, lambda e: e.instr in observed) is None:
         return proved(model, stream, load, "a wait on a committed barrier precedes on every path")
     if own is None and flow.find_path(None, lambda e: e is load, _PassesOn(kernel, model, writer, observed)) is None:
