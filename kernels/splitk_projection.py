@@ -21,7 +21,6 @@ Defects (`build(config, defect)`)
     no-proxy-fence         the staged tokens are not made visible to the async proxy before the store reads them
     missing-phase0-wait    the mma warp does not wait for phase 0 of the tmem barrier
     cta-scope-wait         the mailbox is acquired at CTA scope only
-    acquire-cluster-wait   the mailbox wait itself acquires at cluster scope: right, but each attempt invalidates L1
     wait-not-retried       one relaxed attempt stands for the mailbox wait
 """
 
