@@ -60,7 +60,7 @@ from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, Wi
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.rules.registry import rule
-from verifier.rules.sass_support import distrusted
+from verifier.rules.sass_support import distrusted, unguarded_uses
 from verifier.rules.support import proved, unknown
 
 _FIX = (
@@ -86,7 +86,9 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     loads = sass_loads(kernel)
     if loads is None:
         yield distrusted(side)
-    elif kernel.ptx is None:
+        return
+    yield from unguarded_uses(side)
+    if kernel.ptx is None:
         yield from _without_ptx(kernel, loads)
     else:
         for release in _releases(kernel, kernel.ptx):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from verifier.analyses.sass.side import SassSide
 from verifier.analyses.sass_evidence import Evidence
 from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, WitnessStep
@@ -21,6 +23,25 @@ def distrusted(side: SassSide) -> Judgement:
         fix="is this nvdisasm too old for the architecture, or the encoding new? Report it with the cubin",
         shape="control data not understood",
     )
+
+
+def unguarded_uses(side: SassSide) -> Iterator[Judgement]:
+    """Registers that are used before they are there: too few to doubt the encoding, and nothing that good code has."""
+    check = side.cubin.checks.get(side.model.function.name)
+    for miss in check.misses if check is not None else ():
+        instr = side.model.function.instrs[miss.consumer]
+        reason = f"{instr.opcode} uses a register without a wait for {miss.guard}"
+        yield Judgement(
+            verdict=Verdict.UNKNOWN,
+            role="all",
+            location=instr.location,
+            reason=reason,
+            message=f"the machine code is not understood or wrong: {reason}",
+            severity=Severity.WARNING,
+            hazard=Hazard.CODEGEN,
+            fix="compare with the listing of another ptxas; if both have it, report this as a bug",
+            shape=f"{instr.opcode}: {miss.guard}",
+        )
 
 
 def in_this_build(role: str, evidence: Evidence) -> tuple[WitnessStep, ...]:
