@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.diff.edits import PTX, renumber
+from tests.diff.edits import CTA_WAIT, PTX, RELAXED_WAIT, RESTRICTED_FENCE, renumber
 from tests.diff.test_ir import MODULE
 from verifier.cli import run
 
@@ -76,3 +76,16 @@ def test_a_claim_about_ir_can_be_checked(tmp_path: Path) -> None:
     arguments = ["diff", str(before), str(after), "--no-assemble", "--expect", str(claim)]
     assert run([*arguments, "--level", "ir"]) == 0
     assert run(arguments) == 2
+
+
+def test_a_repair_shows_as_a_fixed_finding(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The kernel reads its mailbox after a CTA-scope wait; with the relaxed form and its fence the finding goes."""
+    lines = PTX.split("\n")
+    last = max(number for number, line in enumerate(lines) if CTA_WAIT in line)
+    lines[last] = lines[last].replace(CTA_WAIT, RELAXED_WAIT)
+    lines.insert(last + 3, f"\t{RESTRICTED_FENCE};")
+    before, after = folder(tmp_path / "a"), folder(tmp_path / "b", renumber("\n".join(lines)), entry="other_name_1")
+    assert run(["diff", str(before), str(after), "--no-assemble", "--format", "json"]) == 1
+    verdicts = report(capfd)["kernels"][0]["verdicts"]
+    assert [finding["rule"] for finding in verdicts["fixed"]] == ["SCP301"]
+    assert verdicts["new"] == []

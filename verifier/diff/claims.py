@@ -114,10 +114,9 @@ def _place(hunk: Hunk, roles: Sequence[str]) -> Place:
 def _changed(hunk: Hunk, count: int) -> str:
     removed, added = notable(hunk.removed), notable(hunk.added)
     main = next((line for line in (*removed, *added) if line.synchronizes), removed[0] if removed else added[0])
-    if opcodes(hunk.removed) == opcodes(hunk.added):
-        pairs = zip(hunk.removed, hunk.added, strict=True)
-        old, new = next(((x.pattern, y.pattern) for x, y in pairs if x.pattern != y.pattern), ("", ""))
-        return f"at {_many(count, noun(main))}: `{old}` is now `{new}`"
+    twin = next((line for line in added if line.opcode == main.opcode and line.pattern != main.pattern), None)
+    if main in removed and twin is not None:
+        return f"at {_many(count, noun(main))}: `{main.pattern}` is now `{twin.pattern}`"
     each = "each now" if count > 1 else "now"
     return f"at {_many(count, noun(main))}, {each} {join_phrases(hunk.added)}"
 

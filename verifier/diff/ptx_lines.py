@@ -25,6 +25,7 @@ _ENDS = (FlowKind.BRANCH, FlowKind.INDEXED, FlowKind.EXIT, FlowKind.TRAP)
 _CLOCKS = ("clock", "globaltimer")
 _TESTS = ("setp", "not")
 _ELECT = "elect.sync"
+_NAME_WIDTH = 32
 # Events that say nothing about synchronization.
 _ORDINARY = frozenset({Kind.LOAD, Kind.STORE, Kind.EXIT, Kind.COLLECTIVE, Kind.WARP_SYNC, Kind.SPILL, Kind.UNKNOWN})
 
@@ -175,7 +176,9 @@ class _Writer:
         for param in (*header.returns, *header.params):
             p = param
             key = ("param", p.space, p.type, p.align, p.dims, p.pointer)
-            yield _declaration(self._file, header, key, (f"s:{p.name}",), f".{p.space} {p.type} {p.name}")
+            size = "".join(f"[{'' if dim is None else dim}]" for dim in p.dims)
+            text = f".{p.space} {p.type}{size} {_tail(p.name)}"
+            yield _declaration(self._file, header, key, (f"s:{p.name}",), text)
         for variable in self._body.variables:
             yield _variable(self._file, variable)
 
@@ -330,6 +333,11 @@ def _number(imm: ast.Imm) -> Hashable:
     if isinstance(imm.value, float):
         return "float", imm.text.lower() if math.isnan(imm.value) else imm.value.hex()
     return "integer", imm.value
+
+
+def _tail(name: str) -> str:
+    """The end of a long name, which is where parameters differ."""
+    return name if len(name) <= _NAME_WIDTH else f"...{name[3 - _NAME_WIDTH :]}"
 
 
 def _stem(name: str) -> str:
