@@ -59,7 +59,7 @@ from verifier.analyses.protocol.witness import late_warps, location, role_of, st
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
 from verifier.rules.registry import rule
 
 _FIX = "wait for the preceding phase before signalling or waiting for this one"
@@ -81,6 +81,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     for (_, role), (run, fault) in sorted(faulty.items(), key=lambda item: item[0]):
         yield _violation(run, fault, role)
     yield from _proofs(protocol, protocol.base, set(faulty))
+    yield from not_run(protocol, Kind.BARRIER_WAIT)
 
 
 def _proofs(protocol: Protocol, run: Machine, faulty: set[tuple[int, str]]) -> Iterator[Judgement]:

@@ -50,7 +50,7 @@ from verifier.analyses.protocol.witness import location, role_of, step, warp_tex
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
 from verifier.rules.registry import rule
 
 _FIX = "make the init count equal to the number of arrivals in one phase (threads, not warps, arrive)"
@@ -72,6 +72,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
         yield open_question("all", init.location, protocol.doubt, init.opcode)
     elif protocol.base is not None:
         yield from _proofs(protocol, protocol.base, blamed)
+        yield from not_run(protocol, Kind.BARRIER_ARRIVE, Kind.TMEM_COMMIT)
 
 
 def _violations(protocol: Protocol) -> Iterator[tuple[Judgement, int]]:

@@ -51,7 +51,7 @@ from verifier.analyses.protocol.witness import location, role_at, step_at
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
 from verifier.rules.registry import rule
 
 _FIX = "announce exactly the bytes of the copies that complete on this barrier in one phase"
@@ -70,6 +70,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
         yield open_question("all", copy.location, protocol.doubt, "bytes")
         return
     known = protocol.bytes_of(run)
+    yield from not_run(protocol, Kind.BULK_LOAD)
     seen: set[tuple[int, tuple[int, ...]]] = set()
     for balance in known.balances:
         key = (balance.barrier & OFFSET_MASK, balance.expecting)

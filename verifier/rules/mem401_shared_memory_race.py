@@ -50,7 +50,7 @@ from verifier.analyses.protocol.witness import location, role_of, step, warp_tex
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
 from verifier.rules.registry import rule
 
 _FIX = "order the two: a barrier between them, or wait_group.read before the source of a bulk store is rewritten"
@@ -74,6 +74,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     for group in groups.values():
         yield _violation(group, protocol.base)
     yield from _proofs(protocol, protocol.base, set(found))
+    yield from not_run(protocol, Kind.BULK_LOAD, Kind.BULK_STORE)
     for instr, why in sorted(protocol.base.traffic.unresolved.items()):
         opcode = protocol.model.function.instrs[instr].opcode
         yield open_question("all", location(protocol.base, instr), f"the address is not known: {why}", opcode)

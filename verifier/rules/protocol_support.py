@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from verifier.analyses.protocol.explore import Protocol
+from verifier.analyses.protocol.witness import role_at
 from verifier.findings import Judgement, Location, Severity, Verdict, WitnessStep
 from verifier.model.events import Event, Kind
 
@@ -26,6 +29,16 @@ def open_question(role: str, location: Location, reason: str, shape: str) -> Jud
         severity=Severity.WARNING,
         shape=f"{shape}: {reason}",
     )
+
+
+def not_run(protocol: Protocol, *kinds: Kind) -> Iterator[Judgement]:
+    """One unknown for the events of these kinds that no run came to."""
+    missed = protocol.unreached(*kinds)
+    if missed and protocol.base is not None:
+        reason = f"no run comes to this {missed[0].kind.value}"
+        if len(missed) > 1:
+            reason += f" and {len(missed) - 1} more"
+        yield open_question(role_at(protocol.base, missed[0].instr), missed[0].location, reason, missed[0].opcode)
 
 
 def broken(

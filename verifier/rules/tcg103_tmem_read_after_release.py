@@ -64,7 +64,7 @@ from verifier.analyses.protocol.witness import columns, location, role_of, step,
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
 from verifier.rules.registry import rule
 
 _FIX = "move the load of the shared columns (and its tcgen05.wait::ld) ahead of this signal"
@@ -99,6 +99,7 @@ def _proofs(protocol: Protocol, run: Machine, late: set[int]) -> Iterator[Judgem
         reason = "every column that a later write touches was read before this signal"
         yield holds(protocol, role, location(run, instr), reason, opcode)
     unsized = sorted(run.tmem.unsized)
+    yield from not_run(protocol, Kind.TMEM_LOAD)
     for instr in unsized[:1]:
         reason = f"the columns of {len(unsized)} tcgen05 instruction(s) are not modelled"
         opcode = run.code.model.function.instrs[instr].opcode

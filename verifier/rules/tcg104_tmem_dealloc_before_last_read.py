@@ -50,7 +50,7 @@ from verifier.analyses.protocol.witness import columns, location, role_of, step,
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
 from verifier.rules.registry import rule
 
 _ORDER = "let every warp that uses tensor memory signal after its last access, and wait for that before the dealloc"
@@ -77,6 +77,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     for instr in sorted(early):
         yield _early(early[instr])
     yield from _proofs(protocol, protocol.base, set(early))
+    yield from not_run(protocol, Kind.TMEM_DEALLOC)
     leaked = {a.instr: a for allocations in protocol.base.tmem.live.values() for a in allocations}
     for instr in sorted(leaked):
         yield _leak(protocol.base, leaked[instr])

@@ -120,28 +120,41 @@ def _general(dst: int, op: str, function: Callable[..., int], width: int, slots:
     return step
 
 
-def _shuffle(source_of: Callable[[int, int], int]) -> Callable[..., Step]:
-    """Lane `i` reads lane `source_of(i, operand)`; outside the warp it keeps its own value."""
+def _shuffle(source_of: Callable[[int, int], int], *, upward: bool = False) -> Callable[..., Step]:
+    """Lane `i` reads lane `source_of(i, operand)` of its segment; outside it keeps its own value.
 
-    def make(dst: int, value_slot: int, operand_slot: int, *_clamp: int) -> Step:
+    The last operand holds the segment mask in bits 8-12 and the clamp in bits 0-4 (PTX ISA 9.4, shfl.sync).
+    """
+
+    def make(dst: int, value_slot: int, operand_slot: int, clamp_slot: int) -> Step:
         def step(fiber: Fiber) -> None:
             value, operand = fiber.regs[value_slot], fiber.regs[operand_slot]
             if not isinstance(value, tuple):
                 fiber.regs[dst] = value
                 return
+            clamp = fiber.regs[clamp_slot]
             result: list[Scalar] = list(value)
             for lane in fiber.lanes:
                 by = pick(operand, lane)
-                source = source_of(lane, by) if isinstance(by, int) else None
-                if source is None:
+                if not isinstance(by, int) or not isinstance(clamp, int):
                     result[lane] = Unknown("a shuffle by an unknown amount")
-                elif 0 <= source < WARP:
+                    continue
+                segment = clamp >> 8 & 31
+                first, last = lane & segment, lane & segment | clamp & 31 & ~segment
+                source = source_of(lane, by)
+                if source_of is _indexed:
+                    source = first | source & ~segment
+                if source >= last if upward else source <= last:
                     result[lane] = value[source]
             fiber.regs[dst] = collapse(tuple(result), fiber.lanes)
 
         return step
 
     return make
+
+
+def _indexed(_lane: int, by: int) -> int:
+    return by & mask(5)
 
 
 def _votes(dst: int, slot: int, combine: Callable[[list[tuple[int, int]]], int]) -> Step:
@@ -172,8 +185,8 @@ def _all(dst: int, slot: int, *_mask: int) -> Step:
 
 
 _LANE_RULES: dict[str, Callable[..., Step]] = {
-    "shfl_idx": _shuffle(lambda lane, by: by & mask(5)),
-    "shfl_up": _shuffle(lambda lane, by: lane - by),
+    "shfl_idx": _shuffle(_indexed),
+    "shfl_up": _shuffle(lambda lane, by: lane - by, upward=True),
     "shfl_down": _shuffle(lambda lane, by: lane + by),
     "shfl_bfly": _shuffle(lambda lane, by: lane ^ by),
     "ballot": _ballot,

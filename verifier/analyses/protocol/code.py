@@ -46,6 +46,7 @@ class Code:
         self.heads = _heads(self)
         self.drift = Drift(self)
         self.hard = self._hard_blocks()
+        self.feasible = self.hard & {self.cfg.block_of[i] for s in model.streams for i in s.instructions}
         self._regions = control.Regions(self.cfg, self.hard)
         self.joins = self._join_slots()
         self._uses = load_uses(model, self.cfg)

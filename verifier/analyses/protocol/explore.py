@@ -14,7 +14,7 @@ from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess
 from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, balance_bytes
-from verifier.model.events import Kind
+from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))
@@ -95,6 +95,19 @@ class Protocol:
         """Runs that must agree before something is reported: the base runs, and those that got stuck."""
         stuck = self.hangs if self.hang is not None and not self.guessed_cluster else ()
         return [group for group in (self.runs, stuck) if group]
+
+    def unreached(self, *kinds: Kind) -> list[Event]:
+        """Events of these kinds that some warp can execute as far as the code tells, but no run came to."""
+        run = self.base
+        if run is None:
+            return []
+        seen: set[int] = set().union(*(r.visited for r in (*self.runs, *self.corners, *self.partial, *self.hangs)))
+        blocks = run.code.cfg.block_of
+        return [
+            e
+            for e in self.model.events
+            if e.kind in kinds and blocks[e.instr] not in seen and any(s.runs(e) for s in self.model.streams)
+        ]
 
     @property
     def doubt(self) -> str:

@@ -71,7 +71,7 @@ class Search:
         if best is None:
             return
         self.bytes = balance_bytes(best)
-        if not covers(best):
+        if not self._complete(best):
             best = self._climb(best)
             self.bytes = balance_bytes(best)
         if best.sized != self.sized:
@@ -157,15 +157,19 @@ class Search:
         return best
 
     def _climb(self, best: Machine) -> Machine:
-        """Raise one parameter at a time while that brings more barriers round."""
+        """Raise one parameter at a time while that brings more barriers round or more of the code to run."""
         for value in _RAISED:
             for key in self.knobs():
-                if self._spent > STEP_BUDGET or covers(best):
+                enough = STEP_BUDGET if not covers(best) else STEP_BUDGET // 3
+                if self._spent > enough or self._complete(best):
                     return best
                 run = self._raise(best, key, value)
                 if run.ended and merit(run) > merit(best):
                     best = run
         return best
+
+    def _complete(self, run: Machine) -> bool:
+        return covers(run) and run.worked >= self.code.feasible
 
     def _raise(self, best: Machine, key: tuple[str, int], value: int) -> Machine:
         """One parameter raised; with the largest grid when that gets too long."""

@@ -71,12 +71,12 @@ class Expect(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """Bytes completed on a barrier, as `Expect`; without a size it is the box of tensor map `source`."""
+    """Bytes completed on a barrier, as `Expect`. `box` is (tensor map, destination) of a tensor copy."""
 
     barrier: int
     phase: int
     size: int | None
-    source: int
+    box: tuple[int, int] | None
     instr: int
 
 
@@ -140,7 +140,13 @@ class Signals:
         self._signal(warp, barrier, count, instr, extra)
 
     def deliver(
-        self, warp: Warp, barrier: MBarrier, size: int | None, instr: int, extra: Clock, source: int = -1
+        self,
+        warp: Warp,
+        barrier: MBarrier,
+        size: int | None,
+        instr: int,
+        extra: Clock,
+        box: tuple[int, int] | None = None,
     ) -> None:
         """Bytes that a copy of this warp completes on a barrier.
 
@@ -148,7 +154,7 @@ class Signals:
         that can be issued before it completes has been.
         """
         known = warp.clock.get(barrier.component, 0)
-        self.deliveries.append(Delivery(barrier.address, known, size, source, instr))
+        self.deliveries.append(Delivery(barrier.address, known, size, box, instr))
         if size is not None:
             barrier.phases[-1].delivered += size
             barrier.carry -= size

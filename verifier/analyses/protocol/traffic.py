@@ -40,7 +40,6 @@ class Traffic:
         self._cancels: dict[int, int] = {}
         self._counts: dict[int, int] = {}
         self.shadow = ByteShadow()
-        self.targets: dict[int, set[int]] = {}  # tensor map -> destinations
         self.stores: dict[tuple[int, int], int] = {}  # (instruction, source address) -> tensor map
         self.conflicts: dict[tuple[int, int, int, int], Conflict] = {}
         self.met: dict[int, tuple[int, int]] = {}  # instruction that is ordered after a conflicting access -> its warp
@@ -79,18 +78,16 @@ class Traffic:
 
     def bulk_load(self, warp: Warp, to: int, signal: int, size: int | None, source: LaneValue, instr: int) -> None:
         barrier = self._machine.signals.barrier(signal)
-        key = source if isinstance(source, int) else -1
+        box = None
         if size is None:
-            self.targets.setdefault(key, set()).add(to)
-            size = self._boxes.loads.get(key)
-        else:
-            key = -1
+            box = (source if isinstance(source, int) else -1, to)
+            size = self._boxes.loads.get(box[0])
         component = self._machine.components.get("tma", warp.name, signal)
         done = self._count(component)
         if size is not None:
             self._machine.memory.forget(to, to + size, _COPIED)
             self._record(warp, to, size, True, instr, component, done, None)
-        self._machine.signals.deliver(warp, barrier, size, instr, {component: done}, key)
+        self._machine.signals.deliver(warp, barrier, size, instr, {component: done}, box)
 
     def _count(self, component: int) -> int:
         count = self._counts[component] = self._counts.get(component, 0) + 1

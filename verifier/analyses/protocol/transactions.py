@@ -8,6 +8,7 @@ knew the phase to be under way = bytes of the copies issued by those who knew th
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -77,7 +78,7 @@ def judge(equation: Equation, known: Bytes) -> Sum:
         return Sum.OPEN
     if most < equation.expected:
         return Sum.SHORT
-    return Sum.OVER_IF_DENSE if all(key in known.bounds for key, _ in equation.maps) else Sum.OPEN
+    return Sum.OVER_IF_DENSE if all(key in known.tight for key, _ in equation.maps) else Sum.OPEN
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -91,24 +92,29 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 class Bytes(msgspec.Struct, frozen=True):
-    """What is known about the bytes of a kernel. `bounds` is the most that a box may have."""
+    """What is known about the bytes of a kernel.
+
+    `bounds` is the most that a box may have, `tight` the maps whose copies line up one behind the other.
+    """
 
     boxes: Boxes
     bounds: dict[int, int]
+    tight: frozenset[int]
     balances: tuple[Balance, ...]
 
 
 def balance_bytes(run: Machine) -> Bytes:
     """Work the boxes out from a run that came to its end."""
     balances = tuple(_balances(run))
-    bounds = _bounds((to, key) for key, places in run.traffic.targets.items() for to in places)
+    bounds, tight = _bounds(run)
     equations = {e for b in balances for e in b.equations if e.maps}
-    boxes = _solve(equations, bounds)
-    stores = _bounds((source, key) for (_, source), key in run.traffic.stores.items())
-    stages = {
-        to & OFFSET_MASK: boxes[key] for key, places in run.traffic.targets.items() if key in boxes for to in places
-    }
-    return Bytes(Boxes(boxes, stores, stages), bounds, balances)
+    boxes = _solve(equations, bounds, tight)
+    stores = _gaps((source, key) for (_, source), key in run.traffic.stores.items())
+    stages: dict[int, int] = {}
+    for copy in run.signals.deliveries:
+        if copy.box is not None and copy.box[0] in boxes:
+            stages[copy.box[1] & OFFSET_MASK] = boxes[copy.box[0]]
+    return Bytes(Boxes(boxes, stores, stages), bounds, tight, balances)
 
 
 def _balances(run: Machine) -> Iterable[Balance]:
@@ -121,11 +127,11 @@ def _balances(run: Machine) -> Iterable[Balance]:
         sites[expect.barrier].add(expect.instr)
     for copy in run.signals.deliveries:
         copying[copy.barrier].add(copy.instr)
-        if copy.source == -1 and copy.size is not None:
-            sums[copy.barrier][copy.phase][1] += copy.size
+        if copy.box is None:
+            sums[copy.barrier][copy.phase][1] += copy.size or 0
         else:
             counts = maps[copy.barrier, copy.phase]
-            counts[copy.source] = counts.get(copy.source, 0) + 1
+            counts[copy.box[0]] = counts.get(copy.box[0], 0) + 1
     for address in sorted({*sums, *(barrier for barrier, _ in maps)}):
         phases = {*sums[address], *(phase for barrier, phase in maps if barrier == address)}
         yield Balance(
@@ -141,27 +147,68 @@ def _equation(total: list[int], counts: dict[int, int]) -> Equation:
     return Equation(total[0], total[1], tuple(sorted(counts.items())))
 
 
-def _bounds(places: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Tensor map -> the least gap from one of its destinations to the next destination of any map in that CTA."""
+def _bounds(run: Machine) -> tuple[dict[int, int], frozenset[int]]:
+    """(tensor map -> the most bytes of its box, maps bounded by their own next copy).
+
+    A box ends at the latest where the next copy of the same phase begins, the first copy of another phase, or another
+    copy through the same map. (Phases that share a stage may divide it differently.)
+    """
+    phases: dict[tuple[int, int, int], dict[int, int]] = defaultdict(dict)  # -> destination -> map
+    for copy in run.signals.deliveries:
+        if copy.box is not None:
+            key, to = copy.box
+            phases[to >> RANK_SHIFT, copy.barrier, copy.phase][to] = key
+    first: dict[int, set[int]] = defaultdict(set)  # CTA -> where phases begin
+    same: dict[tuple[int, int], set[int]] = defaultdict(set)  # (CTA, map) -> destinations
+    for (cta, _, _), placed in phases.items():
+        first[cta].add(min(placed))
+        for to, key in placed.items():
+            same[cta, key].add(to)
+    starts = {cta: sorted(places) for cta, places in first.items()}
+    own = {where: sorted(places) for where, places in same.items()}
+    bounds: dict[int, int] = {}
+    lined: dict[int, int] = {}
+    for (cta, _, _), placed in phases.items():
+        within = sorted(placed)
+        for to, key in placed.items():
+            for places, into in (
+                (within, bounds),
+                (starts[cta], bounds),
+                (own[cta, key], bounds),
+                (own[cta, key], lined),
+            ):
+                following = _next(places, to)
+                if following is not None:
+                    into[key] = min(into.get(key, following - to), following - to)
+    return bounds, frozenset(key for key, gap in lined.items() if gap == bounds[key])
+
+
+def _next(places: list[int], after: int) -> int | None:
+    index = bisect_right(places, after)
+    return places[index] if index < len(places) else None
+
+
+def _gaps(places: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Tensor map -> the least gap from one of its sources to the next source of any map in that CTA."""
     starts: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for address, key in places:
         starts[address >> RANK_SHIFT][address & OFFSET_MASK].add(key)
-    bounds: dict[int, int] = {}
+    gaps: dict[int, int] = {}
     for in_cta in starts.values():
-        offsets = sorted(in_cta)
-        for low, high in pairwise(offsets):
+        for low, high in pairwise(sorted(in_cta)):
             for key in in_cta[low]:
-                bounds[key] = min(bounds.get(key, high - low), high - low)
-    return bounds
+                gaps[key] = min(gaps.get(key, high - low), high - low)
+    return gaps
 
 
-def _solve(equations: set[Equation], bounds: Mapping[int, int]) -> dict[int, int]:
+def _solve(equations: set[Equation], bounds: Mapping[int, int], tight: frozenset[int]) -> dict[int, int]:
     """Boxes that satisfy all equations: dense stages first, then padded ones, then what single unknowns give."""
+    dense = {key: bound for key, bound in bounds.items() if key in tight}
     boxes: dict[int, int] = {}
     for equation in sorted(equations, key=lambda e: (len(e.maps), e.maps, e.expected)):
         if all(key in boxes for key, _ in equation.maps):
             continue
-        found = _fit(equation, boxes, bounds)
+        found = _fit(equation, boxes, bounds) or _fit(equation, boxes, dense)
         if found is not None:
             boxes.update(found)
     return boxes if all(e.difference(boxes) in (0, None) for e in equations) else _single(equations)

@@ -86,7 +86,7 @@ def apply(op: str, function: Operation, width: int, args: Sequence[LaneValue], l
     columns = [a if isinstance(a, tuple) else repeat(a, WARP) for a in args]
     try:
         values: tuple[Scalar, ...] = tuple(map(function, repeat(width, WARP), *columns))
-    except TypeError:  # some lane is unknown
+    except (TypeError, AttributeError):  # some lane is unknown
         values = _lane_by_lane(op, function, width, args, lanes)
     return collapse(values, lanes)
 
