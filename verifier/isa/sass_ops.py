@@ -211,6 +211,13 @@ _TABLE: dict[str, Row] = {
     "SYNCS.PHASECHK": _variable(
         Part.BARRIER_WAIT, Results.PREDICATE, "shared", "mbarrier.test_wait, mbarrier.try_wait"
     ),
+    # sm_107a has forms with uniform operands; the PTX is the same (ptxas 13.4.59).
+    "USYNCS.EXCH": _variable(Part.BARRIER_INIT, space="shared", source="mbarrier.init"),
+    "USYNCS.CCTL": _effect(Part.BARRIER_INVAL, "shared", "mbarrier.inval"),
+    "USYNCS.ARRIVE": Row(Part.BARRIER_ARRIVE, Results.REGISTER, Latency.FIXED, "shared", "mbarrier.arrive"),
+    "USYNCS.PHASECHK": _variable(
+        Part.BARRIER_WAIT, Results.PREDICATE, "shared", "mbarrier.test_wait, mbarrier.try_wait"
+    ),
     "ARRIVES": _effect(Part.COPY_ARRIVE, "shared", "cp.async.mbarrier.arrive"),
     # Bulk copies; the space is that of the destination
     "UTMALDG": _effect(Part.BULK_LOAD, "shared", "cp.async.bulk.tensor, to shared"),

@@ -76,7 +76,7 @@ def _arithmetic_registers(op: SassOp) -> int:
         return 2 if first == "F64" else 1
     if op.root == "F2I":
         return 2 if first.endswith("64") else 1
-    if op.root == "SYNCS":
+    if op.root in ("SYNCS", "USYNCS"):
         return 2
     if op.root in ("LDC", "LDCU", "ULDC"):
         return max(1, access_bytes_of_words(op) // 4)

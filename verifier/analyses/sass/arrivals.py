@@ -1,7 +1,8 @@
 """How many arrivals an arrive counts for, in PTX and in SASS: the count mode, and the lanes that execute it.
 
 `SYNCS.ARRIVE` has a mode: A1T0 counts one arrival, ART0 as many as a register says, ACT0 one for each active lane; with
-no mode the register holds the bytes that are expected, and one arrival is counted.
+no mode the register holds the bytes that are expected, and one arrival is counted. `USYNCS` (sm_107a) is executed once
+for the warp, whatever lanes are active.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ def disagreement(ptx: EventFlow, arrive: Event, sass: EventFlow, copy: Event) ->
     one_lane = lanes(ptx, arrive) == 1
     if mode == "ACT0":
         return "the PTX arrives in one lane, ACT0 counts every active lane" if one_lane else ""
-    if one_lane and lanes(sass, copy) == WARP:
+    once = copy.opcode.startswith("USYNCS")
+    if one_lane and lanes(sass, copy) == WARP and not once:
         return "the PTX arrives in one lane, the SASS in all 32"
+    if once and lanes(ptx, arrive) == WARP:
+        return "the PTX arrives in all 32 lanes, the uniform instruction once"
     if (arrive.size is not None) != (mode == ""):
         return "only one of the two expects transaction bytes"
     if arrive.size is not None:
