@@ -146,7 +146,7 @@ def test_any_operands_give_the_same(text: str) -> None:
 
 def test_the_shipped_table_is_what_lark_says_today() -> None:
     shapes = stored_shapes()
-    assert len(shapes) > 200
+    assert len(shapes) > 100
     table = PtxShapes(SEED).memo.table
     assert table == relearned(shapes), "run python -m tests.parse.update_ptx_shapes"
 
@@ -175,10 +175,10 @@ def test_what_was_learned_can_be_kept(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_sample_has_the_shape_it_is_made_for() -> None:
-    assert sample("iNIM\0\0, \0, [\0]") == "%r1, 7, [-7]"
-    assert sample("i\0\0, {\0}") == "%r1, {%r1}"
+    assert sample("oNIM\0{\0, \0, \0}") == "{%r1, 7, -7}"
+    assert sample("o\0[\0+\0]") == "[%r1+%r1]"
     with pytest.raises(Rejected):
-        learn("iN\0[\0")
+        learn("oN\0[\0")
 
 
 def test_leaves_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 python -m tests.parse.update_ptx_shapes [PTX...]
 
-Lark is asked anew about every shape in the table, and about those of the stored and the given files. The table
+Lark is asked anew about every shape in the table, and about those of the test texts and the given files. The table
 holds shapes, no text of the files.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.parse.ptx_texts import STORED
+from tests.parse.ptx_texts import IN_BODY, IN_MODULE, STORED, body
 from verifier.parse.ptx import parse_ptx
 from verifier.parse.ptx_shapes import SEED, PtxShapes, learn
 from verifier.parse.ptx_template import Template
@@ -35,6 +35,8 @@ def relearned(shapes: Iterable[str]) -> dict[str, Template]:
 
 def main(files: list[str]) -> None:
     shapes = PtxShapes()
+    for text in (*map(body, IN_BODY.values()), *IN_MODULE.values()):
+        parse_ptx(Source("construct", text), shapes)
     for path in (*STORED, *map(Path, files)):
         parse_ptx(Source(str(path), path.read_text(encoding="utf-8", errors="replace")), shapes)
     table = relearned({*stored_shapes(), *shapes.memo.table})

@@ -25,10 +25,12 @@ from verifier.parse.ptx_ast import (
     Loc,
     Param,
     PtxFile,
+    RegDecl,
     ScopeBegin,
     ScopeEnd,
     Statement,
 )
+from verifier.parse.ptx_literals import decode
 from verifier.parse.ptx_shapes import PtxShapes, default_shapes
 from verifier.parse.ptx_text import BLANKS, Rejected
 from verifier.parse.source import Source, Span
@@ -156,7 +158,7 @@ class _Reader:
         if kind == ptx_text.SECTION:
             return self._guarded(self._section, start)
         if kind != ptx_text.NOTHING:
-            self._directive("w" if kind == ptx_text.WHOLE else "m", start, end)
+            self._directive("m", start, end)
         return match.end()
 
     def _guarded(self, read: Callable[[int], int], start: int) -> int:
@@ -171,6 +173,19 @@ class _Reader:
             self._out.extend(cast("tuple[Statement, ...]", self._shapes.part(kind, text, Span(start, end))))
         except Rejected:
             self._alone(start, end)
+
+    def _registers(self, start: int, end: int) -> bool:
+        """Read a declaration of registers; False when this text is none, or not a plain one."""
+        match = ptx_text.REGISTERS.fullmatch(self._text, start, end)
+        if match is None:
+            return False
+        vector, kind, listed = match.group(1, 2, 3)
+        found = ptx_text.COUNTED.findall(listed)
+        if not all(not count or ptx_text.kind_of(count) == "I" for _, count in found):
+            return False
+        names = tuple((name, int(decode(count)) if count else None) for name, count in found)
+        self._out.append(RegDecl(Span(start, end), f"{vector[1:]}{kind}" if vector else kind[1:], names))
+        return True
 
     def _alone(self, start: int, end: int) -> None:
         """One statement by Lark, because its shape does not determine it."""
@@ -277,7 +292,9 @@ class _Reader:
         if kind == ptx_text.LABEL:
             self._out.append(Label(Span(match.start(kind), match.end()), match[kind]))
         elif kind == ptx_text.DIRECTIVE:
-            self._directive("b", *match.span(kind))
+            start, end = match.span(kind)
+            if not self._registers(start, end):
+                self._directive("b", start, end)
         elif match[kind] == "{":
             self._depth += 1
             self._out.append(ScopeBegin(Span(*match.span(kind))))

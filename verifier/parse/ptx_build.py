@@ -71,13 +71,13 @@ class Builder(Operands):
         self.out.append(Directive(self.between(children[0], children[-1]), children[0].value, args))
 
     def version(self, children: Children) -> None:
-        self._directive(children, children[1].value)
+        self._directive(children, self.text_of(children[1]))
 
     def target(self, children: Children) -> None:
         self._directive(children, *(self.text_of(token) for token in children[1:]))
 
     def address_size(self, children: Children) -> None:
-        self._directive(children, children[1].value)
+        self._directive(children, self.text_of(children[1]))
 
     def file_decl(self, children: Children) -> None:
         stamp = (self.int_of(children[3]), self.int_of(children[4])) if len(children) == 5 else None

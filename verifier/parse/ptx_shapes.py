@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from verifier.errors import ParseError
 from verifier.parse import ptx_text
@@ -21,21 +20,19 @@ from verifier.parse.ptx_template import (
     compile_template,
     encode,
     holes_of,
+    moved,
     takes_any_operand,
 )
 from verifier.parse.ptx_text import Rejected
 from verifier.parse.shapes import ShapeMemo, fingerprint, grammar_text
 from verifier.parse.source import Span
 
-if TYPE_CHECKING:
-    pass
-
 SEED = Path(__file__).with_name("ptx_shapes.json")
 """Shapes that ship with the package."""
 
-_STARTS = {"i": "body", "c": "body", "b": "body", "m": "file", "w": "file", "p": "param", "h": "header_directive"}
-"""Kinds of text: operands, operands of a call, body directive, module directive, the same kept whole, parameter,
-directive of a function header."""
+_STARTS = {"o": "body", "c": "body", "b": "body", "m": "file", "p": "param", "h": "header_directive"}
+"""Kinds of text: an operand, all operands of a call, a directive of a body, one of a module, a parameter, a directive
+of a function header."""
 
 _SAMPLES = {
     "N": "%r1",
@@ -50,8 +47,8 @@ _SAMPLES = {
 }
 """A leaf of each kind."""
 
-_FRAMES = {"i": ("o ", ";"), "c": ("call ", ";")}
-"""What makes a statement of operands."""
+_FRAMES = {"o": ("x _, ", ";"), "c": ("call ", ";")}
+"""What makes a statement of operands. An operand is not the first one, where `.5` would belong to the opcode."""
 
 
 MAX_LEAVES = 500_000
@@ -75,9 +72,9 @@ class PtxShapes:
 
     def part(self, kind: str, text: str, span: Span | None = None) -> object:
         """What `text` says. Raises `Rejected` when Lark has to see more than this text."""
-        parts = [text] if kind == "w" else ptx_text.LEAF.split(text)
+        parts = ptx_text.LEAF.split(text)
         leaves = parts[1::2]
-        build = self._find(kind, parts)
+        build = self._whole(kind, parts)
         if build is None:
             raise Rejected
         operands = [_NO_OPERAND if leaf[0] in '"=' else self.objects[leaf] for leaf in leaves]
@@ -87,11 +84,16 @@ class PtxShapes:
         """How to build the operands in `text`; None when only Lark can. Raises `Rejected`."""
         parts = ptx_text.LEAF.split(text)
         if call:
-            return self._find("c", parts)
-        between = "\0".join(parts[::2])
-        build = self._stored("i\0" + between, len(parts) // 2) or self._find("i", parts)
-        if build is not None and "i\0" + between in self.memo.table:
-            self.common[between] = build
+            return self._whole("c", parts)
+        shape = self._shape("i", parts)
+        if shape in self._built:
+            return self._built[shape]
+        template = None if "?" in shape.partition("\0")[0] else self._list(text)
+        build = None if template is None else compile_template(template, len(parts) // 2)
+        if build is not None and takes_any_operand(template):
+            self.common["\0".join(parts[::2])] = build
+        else:
+            self._built[shape] = build
         return build
 
     def trim(self) -> None:
@@ -100,33 +102,46 @@ class PtxShapes:
             self.objects.clear()
             self._kinds.clear()
 
-    def _find(self, kind: str, parts: list[str]) -> Build | None:
-        shape = f"{kind}{''.join(map(self._kinds.__getitem__, parts[1::2]))}\0" + "\0".join(parts[::2])
-        if shape in self._built:
-            return self._built[shape]
-        build = self._stored(shape, len(parts) // 2)
-        if build is None and "?" not in shape.split("\0", 1)[0]:
-            build = self._learn(kind, shape, parts)
-        self._built[shape] = build
-        return build
+    def _shape(self, kind: str, parts: list[str]) -> str:
+        return f"{kind}{''.join(map(self._kinds.__getitem__, parts[1::2]))}\0" + "\0".join(parts[::2])
 
-    def _stored(self, shape: str, count: int) -> Build | None:
+    def _whole(self, kind: str, parts: list[str]) -> Build | None:
+        shape = self._shape(kind, parts)
+        if shape not in self._built:
+            template = self._template(shape)
+            self._built[shape] = None if template is None else compile_template(template, len(parts) // 2)
+        return self._built[shape]
+
+    def _list(self, text: str) -> Template | None:
+        """Template of operands separated by commas, each of which has a shape of its own."""
+        items: list[object] = ["t"]
+        leaves = 0
+        for operand in ptx_text.split_operands(text):
+            parts = ptx_text.LEAF.split(operand)
+            template = self._template("o\0" + "\0".join(parts[::2]), or_learn=False)
+            template = template or self._template(self._shape("o", parts))
+            if template is None:
+                return None
+            items.append(moved(template, leaves))
+            leaves += len(parts) // 2
+        return items
+
+    def _template(self, shape: str, *, or_learn: bool = True) -> Template | None:
+        kinds, _, between = shape.partition("\0")
         template = self.memo.table.get(shape)
-        if template is None:
+        if template is not None:
+            try:
+                compile_template(template, between.count("\0"))
+                return template
+            except BadTemplate:
+                del self.memo.table[shape]
+        if not or_learn or "?" in kinds:
             return None
-        try:
-            return compile_template(template, count)
-        except BadTemplate:
-            del self.memo.table[shape]
-            return None
-
-    def _learn(self, kind: str, shape: str, parts: list[str]) -> Build | None:
         template = learn(shape)
         if template is None:
             return None
-        if kind == "i" and takes_any_operand(template):
-            shape = "i\0" + "\0".join(parts[::2])
-        return compile_template(self.memo.learn(shape, template), len(parts) // 2)
+        any_leaf = kinds[0] == "o" and takes_any_operand(template)
+        return self.memo.learn(f"o\0{between}" if any_leaf else shape, template)
 
 
 def sample(shape: str) -> str:
@@ -145,7 +160,7 @@ def learn(shape: str) -> Template | None:
         raise Rejected
     kind, text = shape[0], sample(shape)
     before, after = _FRAMES.get(kind, ("", ""))
-    holes = None if kind == "w" else _holes(text, len(before))
+    holes = _holes(text, len(before))
     try:
         result = engine().learn(before + text + after, _STARTS[kind], holes)
     except ParseError:
@@ -154,10 +169,10 @@ def learn(shape: str) -> Template | None:
         return None
     if kind in _FRAMES:
         assert isinstance(result, tuple)
-        result = result[0].operands
+        result = result[0].operands if kind == "c" else result[0].operands[1]
     template = encode(result)
     assert template is not None
-    return template if sorted(holes_of(template)) == list(range(len(holes or ()))) else None
+    return template if sorted(holes_of(template)) == list(range(len(holes))) else None
 
 
 def _holes(text: str, shift: int) -> dict[int, tuple[int, str]]:

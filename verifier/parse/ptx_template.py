@@ -85,6 +85,15 @@ def holes_of(template: object) -> list[int]:
     return [index for item in template[1:] for index in holes_of(item)]
 
 
+def moved(template: Template, by: int) -> Template:
+    """The same template for leaves that stand `by` places further on."""
+    if by == 0 or template[:1] == ["k"]:
+        return template
+    if template and template[0] in _LEAF_BUILDERS:
+        return [template[0], template[1] + by]
+    return [moved(item, by) if isinstance(item, list) else item for item in template]
+
+
 def takes_any_operand(template: object) -> bool:
     """True when a name and a number may stand in every place that a leaf takes."""
     if not isinstance(template, list):

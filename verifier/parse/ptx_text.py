@@ -37,6 +37,8 @@ _GOES_ON = r"[\w$.]|\s*,"
 _OPENER = re.compile(rf'"|//|/\*|{terminal("MARKER")}')
 """Where a comment or a line marker may begin; strings too, so that a `//` in a path is not taken for a comment."""
 
+_BRACKETS = re.compile(r"[,()\[\]{}]")
+
 _FRESH = r"(?<![.\w$%])"
 LEAF = re.compile(
     rf"({_STRING}|(?:-|{_FRESH})\.?\d[\w$.]*(?:(?<=[eE])[+-]\d+)?"
@@ -73,21 +75,32 @@ HEADER = re.compile(
 )
 """A function header: linkage, kind, returns, name, parameters, directives, what follows it."""
 
+_COUNTED = rf"({_NAME})(?:\s*<\s*({_DIGITS})\s*>)?"
+REGISTERS = re.compile(
+    rf"\.reg\s+(?:({terminal('VECTOR')})\s*)?({terminal('DATA_TYPE')})\s*"
+    rf"({_COUNTED}(?:\s*,\s*{_COUNTED}){{0,999}})\s*;",
+    re.ASCII,
+)
+"""A declaration of registers, the most frequent one: vector, type, names."""
+
+COUNTED = re.compile(_COUNTED, re.ASCII)
+"""A name with its count."""
+
 HEADER_DIRECTIVE = re.compile(_PERFORMANCE, re.ASCII)
 
 MODULE = re.compile(
     rf"\s*(?:({_LINKAGE}\.(?:entry|func)\b)"
-    rf"|(\.version\s+[\d.]+(?!{_GOES_ON})|\.target\s+\w+(?:\s*,\s*\w+){{0,31}}(?!{_GOES_ON})|\.address_size\s+\w+(?!{_GOES_ON}))"
-    rf"|(\.file\s+{_DIGITS}\s*{_STRING}(?:\s*,\s*{_DIGITS}\s*,\s*{_DIGITS})?(?!{_GOES_ON})|{_DECLARATION}"
-    rf"|\.pragma\s*{_STRINGS}\s*;|\.alias\b[^;\"\0]*;)"
+    rf"|((?:\.version\s+\d+\.\d+|\.target\s+\w+(?:\s*,\s*\w+){{0,31}}|\.address_size\s+\w+"
+    rf"|\.file\s+{_DIGITS}\s*{_STRING}(?:\s*,\s*{_DIGITS}\s*,\s*{_DIGITS})?)(?!{_GOES_ON})"
+    rf"|{_DECLARATION}|\.pragma\s*{_STRINGS}\s*;|\.alias\b[^;\"\0]*;)"
     rf"|(\.section\s+\.[A-Za-z_][\w.$]*\s*\{{[^{{}}\"]*\}})"
     rf"|((?<![\s\S])\ufeff|\x00[\x00\s]*\Z|\Z)"
     rf"|(\S))",
     re.ASCII,
 )
-"""One module item: start of a function | text kept whole | directive | section | nothing | anything else."""
+"""One module item: start of a function | directive | section | nothing | anything else."""
 
-FUNCTION, WHOLE, ITEM, SECTION, NOTHING = 1, 2, 3, 4, 5
+FUNCTION, ITEM, SECTION, NOTHING = 1, 2, 3, 4
 """`lastindex` of a match of `MODULE`."""
 
 _NUMBER = rf"(?:[+-]\s*)?(?:{terminal('FLOAT')}|{terminal('INT')})"
@@ -100,6 +113,24 @@ SECTION_ITEM = re.compile(
     re.ASCII,
 )
 """One item of a debug section: label | type, values | end | anything else."""
+
+
+def split_operands(text: str) -> list[str]:
+    """Operands of a list, without the blanks around them; nothing in brackets separates. Raises `Rejected`."""
+    found, start, depth = [], 0, 0
+    for mark in _BRACKETS.finditer(text):
+        if mark[0] != ",":
+            depth += 1 if mark[0] in "([{" else -1
+        elif depth == 0:
+            found.append(text[start : mark.start()].strip(BLANKS))
+            start = mark.end()
+        if depth < 0:
+            raise Rejected
+    if text:
+        found.append(text[start:].strip(BLANKS))
+    if depth or not all(found):
+        raise Rejected
+    return found
 
 
 def blank_comments(text: str) -> str:
