@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
-from verifier.analyses.protocol.slicing import in_shared
+from verifier.analyses.protocol.slicing import descriptors, in_shared
 from verifier.analyses.protocol.values import UNDEFINED, LaneValue, Unknown, collapse, pick
 from verifier.isa.ptx_ops import is_type, width_of
 from verifier.model.events import Event, Kind
@@ -237,6 +237,29 @@ def _copy_async(code: Code, instr: Instr, event: Event) -> Step | None:
     return lambda fiber: fiber.machine.traffic.copy_async(fiber, where.value(fiber), int(width), index)
 
 
+def _wgmma(code: Code, instr: Instr, event: Event) -> Step:
+    slots = tuple(code.layout.slot(Reg(name)) for name in sorted(descriptors(event, instr)))
+    index = instr.index
+
+    def step(fiber: Fiber) -> None:
+        done = fiber.warp.wgmma.issue()
+        for slot in slots:
+            reads = (fiber.warp.wgmma.component, done)
+            fiber.machine.traffic.read_operand(fiber.warp, fiber.regs[slot], index, False, reads)
+
+    return step
+
+
+def _wgmma_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
+    return lambda fiber: fiber.warp.wgmma.commit()
+
+
+def _wgmma_wait(code: Code, _instr: Instr, event: Event) -> Step:
+    number = scalar(code.layout, event.number, f"the group count at PTX line {_line(event)}")
+    assert number is not None
+    return lambda fiber: fiber.warp.wgmma.wait(number.one(fiber), fiber.warp.clock)
+
+
 def _copy_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
     return lambda fiber: fiber.warp.copies.commit()
 
@@ -294,6 +317,9 @@ MAKERS: dict[Kind, Callable[[Code, Instr, Event], Step | None]] = {
     Kind.BULK_COMMIT: _bulk_commit,
     Kind.BULK_WAIT: _bulk_wait,
     Kind.COPY_ASYNC: _copy_async,
+    Kind.WGMMA_MMA: _wgmma,
+    Kind.WGMMA_COMMIT: _wgmma_commit,
+    Kind.WGMMA_WAIT: _wgmma_wait,
     Kind.COPY_COMMIT: _copy_commit,
     Kind.COPY_WAIT: _copy_wait,
     Kind.ASYNC_STORE: _async_store,

@@ -100,7 +100,9 @@ def _mma(code: Code, instr: Instr, event: Event) -> Step:
         for _ in fiber.lanes:
             fiber.machine.tmem.multiply(fiber.warp, where.one(fiber), columns, index, group == 2)
         for slot in operands:
-            fiber.machine.traffic.read_operand(fiber.warp, fiber.regs[slot], index, group == 2)
+            machine = fiber.machine
+            reads = machine.tmem.pipe(fiber.warp)
+            machine.traffic.read_operand(fiber.warp, fiber.regs[slot], index, group == 2, reads)
 
     return step
 

@@ -13,7 +13,7 @@ from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess
 from verifier.analyses.protocol.start import Dims, Start
-from verifier.analyses.protocol.transactions import Bytes, balance_bytes
+from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 
@@ -126,7 +126,12 @@ class Protocol:
 
         A wait that may miss its phase gives its waiter at least what it means, so order proved from that stands.
         """
-        return "a wait may miss the phase it means (MBR202)" if self.wait_faults else ""
+        if self.wait_faults:
+            return "a wait may miss the phase it means (MBR202)"
+        known = self.bytes
+        if known is not None and any(judge(e, known) is not Sum.EVEN for b in known.balances for e in b.equations):
+            return "expected and delivered bytes are not shown to be equal (MBR205)"
+        return ""
 
     @property
     def claim(self) -> str:

@@ -33,6 +33,7 @@ class Warp:
         "quarter",
         "released",
         "stores",
+        "wgmma",
     )
 
     def __init__(self, cta: int, index: int, component: int) -> None:
@@ -48,6 +49,7 @@ class Warp:
         self.stores: dict[int, int] = {}  # component -> TMEM stores issued
         self.bulk = Groups()  # bulk stores
         self.copies = Groups()  # cp.async
+        self.wgmma = Groups()  # wgmma.mma_async
         self.cluster_generation = -1  # the cluster barrier's generation it has arrived in
         self.released: list[Release] = []
 

@@ -154,7 +154,7 @@ class _View:
 
 def _pending(warp: Warp) -> Iterable[Hashable]:
     """Asynchronous work of a warp that is not known to be complete, counted from the latest."""
-    for groups in (warp.bulk, warp.copies):
+    for groups in (warp.bulk, warp.copies, warp.wgmma):
         yield tuple(groups.issued - count for count in groups.closed)
     yield tuple(sorted((instr, warp.issued_loads - count) for instr, count in warp.loads.items()))
 

@@ -14,7 +14,9 @@ import msgspec
 from verifier.model.cfg import Cfg
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
-from verifier.model.program import AddressExpr, FlowKind, Reg
+from verifier.model.lower_alu import arg_of
+from verifier.model.lower_ptx import Resolved
+from verifier.model.program import AddressExpr, FlowKind, Instr, Reg
 from verifier.model.ssa import SsaValue
 
 # Events of the machine. A branch whose outcome is unknown must not decide whether one of HARD runs.
@@ -56,6 +58,9 @@ SOFT = frozenset(
         Kind.COPY_ASYNC,
         Kind.COPY_COMMIT,
         Kind.COPY_WAIT,
+        Kind.WGMMA_MMA,
+        Kind.WGMMA_COMMIT,
+        Kind.WGMMA_WAIT,
     }
 )
 ACCESSES = frozenset({Kind.LOAD, Kind.STORE, Kind.ATOMIC})
@@ -83,6 +88,18 @@ def operand_registers(event: Event) -> set[str]:
         if isinstance(arg, Reg):
             regs.add(arg.name)
     return regs
+
+
+def descriptors(event: Event, instr: Instr) -> set[str]:
+    """Registers with the matrix descriptors of an MMA."""
+    if event.kind is Kind.TMEM_MMA:
+        return set(event.registers)
+    if event.kind is not Kind.WGMMA_MMA:
+        return set()
+    resolved = instr.origin
+    assert isinstance(resolved, Resolved)
+    args = (arg_of(operand, resolved.arg) for operand in resolved.statement.operands[1:3])  # type: ignore[arg-type]
+    return {arg.name for arg in args if isinstance(arg, Reg)}
 
 
 def control_dependence(cfg: Cfg) -> dict[int, set[int]]:
@@ -139,8 +156,7 @@ class Slicer:
             return
         self._add(event.instr)
         self._need(event.instr, operand_registers(event))
-        if event.kind is Kind.TMEM_MMA:
-            self._need(event.instr, set(event.registers))
+        self._need(event.instr, descriptors(event, self._instrs[event.instr]))
 
     def _add(self, index: int) -> None:
         """Keep an instruction, its guards, and the branches it hangs on."""

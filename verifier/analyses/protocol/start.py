@@ -55,6 +55,7 @@ class Start:
                 warp = Warp(rank, index, machine.components.get("warp", rank, index))
                 warp.load_component = machine.components.get("ld", rank, index)
                 warp.bulk.component = machine.components.get("bulk", rank, index)
+                warp.wgmma.component = machine.components.get("wgmma", rank, index)
                 warp.copies.component = machine.components.get("cp.async", rank, index)
                 regs = shared.copy()
                 known = {**per_cta, **self._warp_registers(index)}

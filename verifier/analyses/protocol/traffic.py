@@ -150,10 +150,11 @@ class Traffic:
             barrier = self._machine.signals.barrier(where)
             self._machine.signals.deliver(warp, barrier, CLC_BYTES, instr, {component: done})
 
-    def read_operand(self, warp: Warp, descriptor: LaneValue, instr: int, pair: bool) -> None:
+    def read_operand(self, warp: Warp, descriptor: LaneValue, instr: int, pair: bool, reads: tuple[int, int]) -> None:
         """An MMA reads the stage of shared memory that a matrix descriptor points into.
 
-        Bits 0-13 of the descriptor are the address in units of 16 bytes (PTX ISA 9.4, 9.7.18.4.1).
+        `reads` is (component, count) of the work that reads. Bits 0-13 of the descriptor are the address in units of
+        16 bytes (PTX ISA 9.4, 9.7.18.4.1).
         """
         if isinstance(descriptor, Parts) and isinstance(descriptor.low, int):
             descriptor = descriptor.low
@@ -162,7 +163,7 @@ class Traffic:
         stage = self._stage((descriptor & 0x3FFF) << 4)
         if stage is None:
             return
-        component, done = self._machine.tmem.pipe(warp)
+        component, done = reads
         for rank in (warp.cta & ~1, warp.cta | 1) if pair else (warp.cta,):
             if rank in self._machine.ctas:
                 address = rank << RANK_SHIFT | stage
