@@ -21,6 +21,9 @@ verify: $(STAMP)  ## Compile every kernel of kernels/ and prove its ordering obl
 diff: $(STAMP)  ## Say what changed in the generated code since BASE (a revision, default main)
 	@$(BIN)/verifier diff $(BASE).. --jobs $(JOBS) $(DIFF_ARGS)
 
+nightly: $(STAMP)  ## Run the matrix of nightly.toml into nightly/ and compare it with the last good run
+	@$(BIN)/verifier nightly --out nightly $(NIGHTLY_ARGS)
+
 test: $(STAMP)  ## Run the test suite
 	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
@@ -64,4 +67,4 @@ $(STAMP): pyproject.toml requirements.lock | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help verify diff test check fix schema docs lock setup
+.PHONY: help verify diff nightly test check fix schema docs lock setup

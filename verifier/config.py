@@ -84,14 +84,14 @@ def find_config(start: Path) -> Path | None:
     """The nearest pyproject.toml with a `[tool.verifier]` table, from `start` upwards."""
     for folder in (start, *start.parents):
         candidate = folder / "pyproject.toml"
-        if candidate.is_file() and "verifier" in _table(_read(candidate), candidate):
+        if candidate.is_file() and "verifier" in _table(read_text(candidate), candidate):
             return candidate
     return None
 
 
 def load_config(path: Path) -> dict[str, Setting]:
     """`[tool.verifier]` of `path`, checked; keys as written. Raises `ConfigError`."""
-    table = _table(_read(path), path)["verifier"]
+    table = _table(read_text(path), path)["verifier"]
     if not isinstance(table, dict):
         raise ConfigError("[tool.verifier] is not a table", where=str(path))
     return {key: _checked(key, value, path) for key, value in table.items() if key != _WAIVERS}
@@ -99,7 +99,7 @@ def load_config(path: Path) -> dict[str, Setting]:
 
 def load_ignores(path: Path) -> tuple[Ignore, ...]:
     """`[[tool.verifier.suppress]]` of `path`. Raises `ConfigError` for one that has no code or no reason."""
-    table = _table(_read(path), path).get("verifier")
+    table = _table(read_text(path), path).get("verifier")
     found = table.get(_WAIVERS, []) if isinstance(table, dict) else []
     return parse_ignores(found, f"{path.name} [[tool.verifier.suppress]]", path)
 
@@ -119,7 +119,8 @@ def parse_ignores(found: object, origin: str, path: Path) -> tuple[Ignore, ...]:
     return tuple(msgspec.structs.replace(ignore, origin=f"{origin} {n}") for n, ignore in enumerate(ignores, 1))
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a settings file. Raises `ConfigError` when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -130,15 +131,21 @@ def _table(text: str, path: Path) -> dict[str, object]:
     """The `[tool]` table. Most files have nothing for us: do not load a TOML parser for those."""
     if "tool.verifier" not in text:
         return {}
+    tool = parse_toml(text, path).get("tool", {})
+    return tool if isinstance(tool, dict) else {}
+
+
+def parse_toml(text: str, path: Path) -> dict[str, object]:
+    """The tables of a TOML file. Raises `ConfigError` when it is none."""
     if sys.version_info >= (3, 11):
         import tomllib as toml
     else:
         import tomli as toml
     try:
-        tool = toml.loads(text).get("tool", {})
+        table: dict[str, object] = toml.loads(text)
     except toml.TOMLDecodeError as error:
         raise ConfigError(f"is not TOML: {error}", where=str(path)) from error
-    return tool if isinstance(tool, dict) else {}
+    return table
 
 
 def _checked(key: str, value: object, path: Path) -> Setting:

@@ -47,7 +47,11 @@ class ToolchainError(VerifierError):
 
 
 class CompileError(VerifierError):
-    """A kernel did not compile: its own error, a time limit or a memory limit."""
+    """A kernel did not compile. `reason`: "time" or "memory" for a limit, "crash", or "" for an error of its own."""
+
+    def __init__(self, what: str, *, where: str = "", do: str = "", reason: str = "") -> None:
+        super().__init__(what, where=where, do=do)
+        self.reason = reason
 
 
 class ConfigError(VerifierError):

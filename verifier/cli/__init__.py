@@ -27,6 +27,7 @@ COMMANDS = {
     "check": ("check", "Check PTX, cubins, CUDA C++ or SASS listings."),
     "baseline": ("baseline", "Write down today's findings, to fail only on new ones."),
     "diff": ("diff", "Say what changed in the generated code between two builds."),
+    "nightly": ("nightly", "Run the whole matrix and compare it with the last good run."),
     "show": ("show", "Print what the verifier sees in a kernel."),
     "explain": ("explain", "Explain a rule."),
     "rules": ("explain", "List all rules."),

@@ -14,5 +14,6 @@ modules import the CUDA packages only inside the functions (or the child process
     capture.py      inside that child: takes PTX, cubin and launch facts from CuTe DSL
     build.py        kernel case -> artifacts, one at a time or many at once
     assemble.py     PTX -> cubin     nvrtc.py  CUDA C++ -> PTX     disassemble.py  cubin -> listing
+    reassemble.py   artifacts whose machine code another ptxas makes     orphans.py  a child ends with its parent
     fatbin.py       fat binaries, libraries and executables -> the cubins and PTX inside
 """

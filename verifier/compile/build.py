@@ -38,12 +38,20 @@ class Case(Protocol):
     def config(self) -> Mapping[str, Scalar]: ...
 
 
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """Another Python than this one, with the DSL that is to compile; `fingerprint` says what is in it."""
+
+    python: str
+    fingerprint: Fingerprint
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One compile of `compile_many`."""
 
     case: Case
     arch: str
     defect: str | None = None
+    environment: Environment | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,13 +78,15 @@ def compile_case(
     store: Store | None = None,
     limits: Limits = DEFAULT_LIMITS,
     cancel: threading.Event | None = None,
+    environment: Environment | None = None,
 ) -> Artifacts:
     """Compile one kernel case for one architecture, or take it from the store.
 
     Raises CompileError (the kernel's own error, time limit, memory limit, compiler crash), ToolchainError (a
     package or nvdisasm is missing), InputError (no such kernel module).
     """
-    return _compile(Request(case=case, arch=arch, defect=defect), store, limits, cancel)[0]
+    request = Request(case=case, arch=arch, defect=defect, environment=environment)
+    return _compile(request, store, limits, cancel)[0]
 
 
 def compile_many(
@@ -129,7 +139,7 @@ def _attempt(request: Request, store: Store | None, limits: Limits, cancel: thre
 def _compile(
     request: Request, store: Store | None, limits: Limits, cancel: threading.Event | None
 ) -> tuple[Artifacts, bool]:
-    toolchain = current_fingerprint()
+    toolchain = request.environment.fingerprint if request.environment else current_fingerprint()
     if toolchain.dsl is None:
         raise ToolchainError("the CuTe DSL (nvidia-cutlass-dsl) is missing", do=INSTALL)
     root = module_root(request.case.module)
@@ -177,7 +187,8 @@ def _run_case(
             config=dict(case.config),
             defect=request.defect,
         )
-        captures = run_job(job, subject=subject, limits=limits, cancel=cancel).captures
+        python = Path(request.environment.python) if request.environment else None
+        captures = run_job(job, subject=subject, limits=limits, cancel=cancel, python=python).captures
         if len(captures) != 1:
             raise CompileError(
                 f"{subject} gave {len(captures)} functions, expected one",

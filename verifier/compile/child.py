@@ -25,16 +25,25 @@ _SHOWN_LINES = 12
 
 
 def run_job(
-    job: Job, *, subject: str, limits: Limits, cancel: threading.Event | None = None, keep_partial: bool = False
+    job: Job,
+    *,
+    subject: str,
+    limits: Limits,
+    cancel: threading.Event | None = None,
+    keep_partial: bool = False,
+    python: Path | None = None,
 ) -> Outcome:
     """Run a job in a child process and return its outcome; `subject` names it in messages, as in "compiling a.cu".
+
+    `python` is an interpreter with another DSL than this one's; it needs msgspec and no verifier of its own.
 
     Raises CompileError (the user's own error, a time limit, a memory limit, a crash: told apart) and ToolchainError
     (a CUDA package is missing). With `keep_partial` a failure of the user's code is returned in the outcome instead,
     together with what was compiled before it.
     """
-    argv = [sys.executable, "-m", "verifier.compile.worker"]
-    done = run_limited(argv, limits=limits, stdin=msgspec.json.encode(job), env=_environment(), cancel=cancel)
+    argv = [str(python or sys.executable), "-m", "verifier.compile.worker"]
+    root = _alone(Path(job.folder)) if python else _package_root()
+    done = run_limited(argv, limits=limits, stdin=msgspec.json.encode(job), env=_environment(root), cancel=cancel)
     path = Path(job.folder) / OUTCOME
     if done.stopped or not path.exists():
         raise _ended_early(done, subject, limits)
@@ -44,11 +53,22 @@ def run_job(
     return outcome
 
 
-def _environment() -> dict[str, str]:
+def _package_root() -> Path:
+    return Path(verifier.__file__).resolve().parent.parent
+
+
+def _alone(folder: Path) -> Path:
+    """A folder that holds this package and nothing beside it: what is installed here must not shadow another DSL."""
+    root = folder / "import"
+    root.mkdir(exist_ok=True)
+    (root / "verifier").symlink_to(_package_root() / "verifier", target_is_directory=True)
+    return root
+
+
+def _environment(package_root: Path) -> dict[str, str]:
     environment = dict(os.environ)
-    package_root = str(Path(verifier.__file__).resolve().parent.parent)
     inherited = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{package_root}{os.pathsep}{inherited}" if inherited else package_root
+    environment["PYTHONPATH"] = f"{package_root}{os.pathsep}{inherited}" if inherited else str(package_root)
     # The current folder must not shadow a package; sets and dictionaries of strings must not reorder code.
     environment |= {"PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0", "PYTHONFAULTHANDLER": "1", "NO_COLOR": "1"}
     return environment
@@ -70,6 +90,7 @@ def _ended_early(done: Finished, subject: str, limits: Limits) -> VerifierError:
         return CompileError(
             f"{subject} took longer than {limits.seconds:g} s and was stopped",
             do="look for a loop without end in the kernel's Python code; raise the time limit if it is only slow",
+            reason="time",
         )
     if done.stopped == "output":
         return CompileError(f"{subject} printed more than {limits.output >> 20} MiB and was stopped")
@@ -77,13 +98,15 @@ def _ended_early(done: Finished, subject: str, limits: Limits) -> VerifierError:
         return _memory_error(subject, limits)
     ending = done.signal_name or f"exit code {done.code}"
     tail = _last_lines(plain(done.err_text))
-    return CompileError(f"{subject} crashed ({ending}){tail}", do="a crash is a bug of the compiler: report it there")
+    do = "a crash is a bug of the compiler: report it there"
+    return CompileError(f"{subject} crashed ({ending}){tail}", do=do, reason="crash")
 
 
 def _memory_error(subject: str, limits: Limits) -> CompileError:
     return CompileError(
         f"{subject} needed more than {limits.memory / GIB:g} GiB of memory and was stopped",
         do="look for an allocation without end in the kernel's Python code, or raise the memory limit",
+        reason="memory",
     )
 
 

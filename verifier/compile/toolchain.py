@@ -82,7 +82,11 @@ def locate(name: str) -> tuple[Path, str]:
 
 def find_tool(name: str) -> Tool:
     """Locate a program and ask it for its version. Raises ToolchainError when it is missing or does not answer."""
-    path, origin = locate(name)
+    return tool_at(name, *locate(name))
+
+
+def tool_at(name: str, path: Path, origin: str) -> Tool:
+    """The program in this file, with its version. Raises ToolchainError when it does not answer."""
     stamp = path.stat()
     return Tool(
         name=name, path=str(path), origin=origin, version=_version_of(name, path, stamp.st_mtime_ns, stamp.st_size)

@@ -20,12 +20,14 @@ from typing import Any
 import msgspec
 
 from verifier.compile.jobs import OUTCOME, Capture, CaseJob, CudaJob, Failure, Job, LinkJob, Outcome, ProgramJob
+from verifier.compile.orphans import end_with_parent
 
 _DSL_PREFIXES = ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL")
 
 
 def main() -> int:
     """Run the job on standard input; 0 when its outcome was written."""
+    end_with_parent()
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
     folder = Path(job.folder)
     captures: list[Capture] = []

@@ -94,7 +94,10 @@ class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One run against the last good run of each of its cells. `bases` names those runs, () when there is none."""
+    """One run against the last good run of each of its cells.
+
+    `bases` names those runs, () when there is none; `toolchains` says which columns are not built by what they were.
+    """
 
     bases: tuple[int, ...] = ()
     new: tuple[FindingChange, ...] = ()
@@ -103,8 +106,27 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     code: tuple[CodeChange, ...] = ()
     metrics: tuple[MetricChange, ...] = ()
     unchecked: tuple[Unchecked, ...] = ()
+    toolchains: tuple[str, ...] = ()
 
     @property
     def regressions(self) -> int:
         """How many changes are reason enough for exit code 1."""
         return sum(change.failing for change in self.new) + sum(change.failing for change in self.metrics)
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One toolchain of a kernel. Columns with the same letter have the same code; "" where there is none."""
+
+    toolchain: str
+    ptx: str
+    sass: str
+    verdicts: tuple[str, ...] = ()
+
+
+class Across(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel as several toolchains build it. `rules` are those whose counts differ; a column has them in order."""
+
+    kernel: str
+    arch: str
+    rules: tuple[str, ...]
+    columns: tuple[Column, ...]

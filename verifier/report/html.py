@@ -14,7 +14,7 @@ import msgspec
 
 from verifier.errors import ToolchainError
 from verifier.findings import Finding, Location, Severity, Verdict
-from verifier.report.comparison import Comparison
+from verifier.report.comparison import Across, Comparison
 from verifier.report.github import Found, grouped
 from verifier.report.results import Excerpts, Results
 from verifier.report.text import MEANING, place, short_name, summary
@@ -101,6 +101,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     good: bool = True
     comparison: Comparison | None = None
+    across: tuple[Across, ...] = ()
     links: Mapping[str, str] = {}
 
 
@@ -126,6 +127,11 @@ def render(results: Results, excerpts: Excerpts, rules: Sequence[Rule], page: Pa
         place=place,
     )
     return f"{shown}\n"
+
+
+def is_resource(metric: str) -> bool:
+    """Registers, bytes and the like, not the number of some opcode."""
+    return metric.islower()
 
 
 def anchor(fingerprint: str) -> str:
@@ -249,7 +255,8 @@ def _near(file: str) -> str:
 
 
 def _metric_names(kernels: Sequence[KernelOutcome]) -> list[str]:
-    return list(dict.fromkeys(name for kernel in kernels for name in kernel.metrics))
+    """Resources; counts of single opcodes stand on the page only where they changed."""
+    return list(dict.fromkeys(name for kernel in kernels for name in kernel.metrics if is_resource(name)))
 
 
 def _metrics(kernel: KernelOutcome, comparison: Comparison | None) -> tuple[KernelOutcome, str, dict[str, Metric]]:
