@@ -63,6 +63,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.streams import Stream
 from verifier.rules.hot_loops import Costly, clean_loops, costly
 from verifier.rules.registry import rule
+from verifier.rules.sass_support import doubted
 
 _WHAT = Costly("CCTL.IVALL", "invalidates L1")
 _RELAXED = (
@@ -79,6 +80,9 @@ _NONE = "no form without the invalidate is known to be right here: move the wait
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     side = kernel.machine
     assert side is not None
+    if doubt := list(doubted(side)):
+        yield from doubt
+        return
     for stream in side.model.streams:
         loops = side.loops(stream)
         sites = kernel.flow(side.model, stream).select(lambda e: e.kind is Kind.CACHE_INVALIDATE)

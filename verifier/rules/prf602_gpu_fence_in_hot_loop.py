@@ -55,6 +55,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.streams import Stream
 from verifier.rules.hot_loops import Costly, clean_loops, costly
 from verifier.rules.registry import rule
+from verifier.rules.sass_support import doubted
 
 _WHAT = Costly("fence wider than the CTA", "fences at GPU scope")
 _WRITES = frozenset({Kind.STORE, Kind.ATOMIC, Kind.COPY_ASYNC})
@@ -70,6 +71,9 @@ _NEEDED = "keep it where other CTAs read what was stored before it; a narrower s
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     side = kernel.machine
     assert side is not None
+    if doubt := list(doubted(side)):
+        yield from doubt
+        return
     for stream in side.model.streams:
         loops = side.loops(stream)
         sites = [e for e in kernel.flow(side.model, stream).events if _is_wide(side, e)]

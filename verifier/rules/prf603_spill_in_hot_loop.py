@@ -50,6 +50,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.streams import Stream
 from verifier.rules.hot_loops import Costly, clean_loops
 from verifier.rules.registry import rule
+from verifier.rules.sass_support import doubted
 
 _WHAT = Costly("LDL or STL", "uses local memory")
 _SPILLS = "raise the register budget (.maxnreg, setmaxnreg, fewer threads) or shorten what lives across the loop"
@@ -60,6 +61,9 @@ _ARRAY = "index the array with constants (unroll the loop) so that it can stay i
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     side = kernel.machine
     assert side is not None
+    if doubt := list(doubted(side)):
+        yield from doubt
+        return
     for stream in side.model.streams:
         spills = kernel.flow(side.model, stream).select(lambda e: e.kind is Kind.SPILL)
         yield from clean_loops(side, stream, spills, _WHAT)

@@ -50,6 +50,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.program import Const
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
+from verifier.rules.sass_support import doubted
 from verifier.rules.support import proved, step, violated
 
 _DROPPED = "C7508"
@@ -62,6 +63,9 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     model = kernel.ptx
     assert side is not None
     assert model is not None
+    if doubt := list(doubted(side)):
+        yield from doubt
+        return
     for stream in model.streams:
         for event in kernel.flow(model, stream).select(lambda e: e.kind is Kind.REGISTERS):
             if any(_same(event, other) for other in _present(side, stream)):

@@ -59,6 +59,7 @@ from verifier.model.kernel import KernelModel
 from verifier.model.program import Const
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
+from verifier.rules.sass_support import doubted
 from verifier.rules.support import proved, step, violated
 
 _CODES = frozenset(f"C75{number:02}" for number in range(4, 20)) - {"C7508"}
@@ -79,6 +80,9 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     side, model = kernel.machine, kernel.ptx
     assert side is not None
     assert model is not None
+    if doubt := list(doubted(side)):
+        yield from doubt
+        return
     said = [m for m in kernel.messages or () if m.code in _CODES and _is_about(m, model.function.name)]
     for stream in model.streams:
         waits = kernel.flow(model, stream).select(lambda e: e.kind is Kind.WGMMA_WAIT)

@@ -62,6 +62,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
+from verifier.rules.sass_support import doubted
 
 _FIX = "complete the access before the signal: tcgen05.wait::ld (or ::st) between the two keeps ptxas from moving it"
 _COUNT = "compare the builds of two assemblers; keep the arrive in a branch of its own"
@@ -73,6 +74,9 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     side, model = kernel.machine, kernel.ptx
     assert side is not None
     assert model is not None
+    if doubt := list(doubted(side)):
+        yield from doubt
+        return
     if not side.join.has_lines:
         return
     found = releases(kernel, model, Kind.TMEM_LOAD, Kind.TMEM_WAIT_LOAD)

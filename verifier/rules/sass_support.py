@@ -25,6 +25,12 @@ def distrusted(side: SassSide) -> Judgement:
     )
 
 
+def doubted(side: SassSide) -> Iterator[Judgement]:
+    """`distrusted`, where the machine code has encodings and they fail their self-check; nothing otherwise."""
+    if side.cubin.has_encodings and side.cubin.distrust:
+        yield distrusted(side)
+
+
 def unguarded_uses(side: SassSide) -> Iterator[Judgement]:
     """Registers that are used before they are there: too few to doubt the encoding, and nothing that good code has."""
     check = side.cubin.checks.get(side.model.function.name)
