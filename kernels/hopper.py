@@ -5,7 +5,8 @@ from typing import Any
 import cutlass
 from cutlass import cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
-from cutlass.utils import LayoutEnum, hopper_helpers
+from cutlass.tensor_utils import LayoutEnum
+from cutlass.utils import hopper_helpers
 
 from kernels import common
 from kernels.operands import ACC, IN, MMA_BYTES, OUT, Loads, Tile

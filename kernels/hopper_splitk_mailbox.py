@@ -240,7 +240,7 @@ class HopperSplitK:
             if rank == owner:
                 total.store(part.load())
             else:
-                slot = (owner - rank - 1 + self.split) % self.split
+                slot = mailbox.slot_at(owner, rank, self.split)
                 common.wait_relaxed_cluster(shared.mailbox_free + slot, phase ^ 1)
                 common.fence_acquire_cluster_shared()
                 shared.mailbox.send(part, slot, owner, thread)
@@ -251,7 +251,7 @@ class HopperSplitK:
         common.fence_release_cluster_shared()
         shared.mailbox.arm()
         for slot in cutlass.range_constexpr(self.slots):
-            sender = (rank - slot - 1 + self.split) % self.split
+            sender = mailbox.sender_of(rank, slot, self.split)
             common.arrive_peer_relaxed_cluster(shared.mailbox_free + slot, sender)
 
     @cute.jit

@@ -27,6 +27,21 @@ VECTOR = 4  # fp32 values of one st.async
 ALIGN = 128  # bytes
 
 
+def owner_of(rank: Any, slot: Any, split: int) -> Any:
+    """Rank of the CTA in whose slot `slot` the CTA of `rank` writes."""
+    return (rank + slot + 1) % split
+
+
+def slot_at(owner: Any, rank: Any, split: int) -> Any:
+    """The slot of the CTA `owner` in which the CTA of `rank` writes."""
+    return (owner - rank - 1 + split) % split
+
+
+def sender_of(rank: Any, slot: Any, split: int) -> Any:
+    """Rank of the CTA that writes in slot `slot` of the CTA of `rank`."""
+    return (rank - slot - 1 + split) % split
+
+
 @dataclass(frozen=True)
 class Mailbox:
     """What one CTA receives into; the peers address it by the same offsets in their own shared memory."""

@@ -10,6 +10,7 @@ import cutlass
 from cutlass import cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_compact_tensor
+from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import blackwell_helpers as sm100
 
 IN = cutlass.BFloat16
@@ -78,14 +79,14 @@ def make_load_b(b: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int) -> 
 
 def make_store_c(c: cute.Tensor, box: tuple[int, int], stages: int) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
     """Shared-memory layout (M, N, stages) of one store box, tensor map and coordinate tensor of C."""
-    layout = sm100.make_smem_layout_epi(c.element_type, cutlass.utils.LayoutEnum.ROW_MAJOR, box, stages)
+    layout = sm100.make_smem_layout_epi(c.element_type, LayoutEnum.ROW_MAJOR, box, stages)
     op = cpasync.CopyBulkTensorTileS2GOp()
     return layout, *cpasync.make_tiled_tma_atom(op, c, cute.slice_(layout, (None, None, 0)), box)
 
 
 def make_box_load(c: cute.Tensor, box: tuple[int, int], stages: int) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
     """The same the other way: boxes of C that the epilogue reads."""
-    layout = sm100.make_smem_layout_epi(c.element_type, cutlass.utils.LayoutEnum.ROW_MAJOR, box, stages)
+    layout = sm100.make_smem_layout_epi(c.element_type, LayoutEnum.ROW_MAJOR, box, stages)
     op = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE)
     return layout, *cpasync.make_tiled_tma_atom(op, c, cute.slice_(layout, (None, None, 0)), box)
 
@@ -100,4 +101,4 @@ def partition_load(atom: cute.CopyAtom, tiles: cute.Tensor, stages: cute.Tensor)
 
 def store_atom(tmem_load: cute.TiledCopy, dtype: Any = OUT) -> cute.CopyAtom:
     """Register to shared-memory copy that suits what `tmem_load` leaves in the registers of a thread."""
-    return sm100.get_smem_store_op(cutlass.utils.LayoutEnum.ROW_MAJOR, dtype, ACC, tmem_load)
+    return sm100.get_smem_store_op(LayoutEnum.ROW_MAJOR, dtype, ACC, tmem_load)

@@ -63,6 +63,11 @@ class Subtiles:
         return subtile
 
 
+def release_step(columns: int, stride: int) -> int:
+    """The step that reads the last of the columns that regions of `columns` columns, `stride` apart, share."""
+    return -(-(columns - stride) // SUBTILE) - 1
+
+
 def regions(acc: cute.Tensor, stride: int) -> cute.Tensor:
     """Both regions (MMA, 1, 1, 2), the first one where the accumulator `acc` (MMA, 1, 1) is."""
     return cute.make_tensor(acc.iterator, cute.append(acc.layout, cute.make_layout(2, stride=stride)))
@@ -81,5 +86,5 @@ def subtiles(both: cute.Tensor, tile: tuple[int, int], stride: int, empty: cute.
         values=cute.make_rmem_tensor(row.shape, ACC),
         empty=empty,
         steps=tile[1] // SUBTILE,
-        release_step=-(-(tile[1] - stride) // SUBTILE) - 1,
+        release_step=release_step(tile[1], stride),
     )

@@ -210,6 +210,16 @@ def multiply(
     return stage, parity
 
 
+def exponent_of(bits: Any) -> Any:
+    """Biased exponent of the smallest power of two that is not below a positive fp32 number, given as its bits."""
+    return (bits + ((1 << MANTISSA_BITS) - 1)) >> MANTISSA_BITS
+
+
+def inverse_of(exponent: Any) -> Any:
+    """Bits of the fp32 number 1 / 2^(exponent - bias)."""
+    return (2 * EXPONENT_BIAS - exponent) << MANTISSA_BITS
+
+
 def quantize(values: cute.Tensor) -> cutlass.Uint8:
     """Divides VECTOR values by the smallest power of two that brings them into the range of e4m3; it, as e8m0."""
     largest = cutlass.Float32(0.0)
@@ -218,8 +228,8 @@ def quantize(values: cute.Tensor) -> cutlass.Uint8:
     quotient = cute.make_rmem_tensor(1, ACC)
     bits = cute.recast_tensor(quotient, cutlass.Int32)
     quotient[0] = largest * (1.0 / LARGEST)
-    exponent = (bits[0] + ((1 << MANTISSA_BITS) - 1)) >> MANTISSA_BITS  # rounded up, biased
-    bits[0] = (2 * EXPONENT_BIAS - exponent) << MANTISSA_BITS
+    exponent = exponent_of(bits[0])
+    bits[0] = inverse_of(exponent)
     for i in range(VECTOR):
         values[i] = values[i] * quotient[0]
     return cutlass.Uint8(exponent)

@@ -166,7 +166,7 @@ class SplitK:
         common.fence_tcgen05_after()
         if cutlass.const_expr(self.slots > 0):
             for slot in cutlass.range(self.slots, unroll=1):
-                owner = (rank + slot + 1) % self.split
+                owner = mailbox.owner_of(rank, slot, self.split)
                 if k_tiles > 0:
                     cute.copy(load, source[(None, None, None, None, owner)], partial)
                     cute.arch.fence_view_async_tmem_load()
