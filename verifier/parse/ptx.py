@@ -1,9 +1,9 @@
 """PTX text to statements.
 
 `parse_ptx_reference` runs Lark over the whole file. `parse_ptx` gives the same result sooner: it cuts the text
-into statements, replaces the names and numbers of each by placeholders, and looks up what Lark made of a statement
-of that shape before. A shape never seen is given to Lark once. Where the cutting does not understand the text,
-Lark takes over for the rest of the file, so that it alone decides what is PTX and what an error is.
+into statements and operands, replaces their names and numbers by placeholders, and looks up what Lark made of a
+text of that shape before. A shape never seen is given to Lark once. Where the cutting does not understand the
+text, Lark takes over for the rest of the file, so that it alone decides what is PTX and what an error is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """What is known about statement shapes: templates from a memo, or from Lark when a shape is new.
 
 A shape is the kind of text it belongs to, the kinds of its leaves, and everything between them. Equal shapes parse
-alike, because to the grammar two leaves of one kind are the same token.
+alike, because to the grammar two leaves of one kind are the same token. Operands have shapes one by one, so that
+a few dozen of them make up all instructions; where a name and a number may take each other's place, one shape
+without kinds serves both.
 """
 
 from __future__ import annotations
@@ -50,10 +52,8 @@ _SAMPLES = {
 _FRAMES = {"o": ("x _, ", ";"), "c": ("call ", ";")}
 """What makes a statement of operands. An operand is not the first one, where `.5` would belong to the opcode."""
 
-
 MAX_LEAVES = 500_000
 """Most leaves that are kept between files."""
-
 
 _NO_OPERAND = Sink()
 """Stands in for strings and initializers, which templates use as text only."""
