@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
@@ -11,13 +12,14 @@ from verifier.cli import output
 from verifier.cli.loading import load_kernels
 from verifier.cli.options import ARCH, launch_options
 from verifier.cli.parts import LoadOptions
+from verifier.cli.protocol import protocol_lines
 from verifier.cli.targets import bundles_of
 from verifier.errors import VerifierError
 from verifier.launch import Dim3
 from verifier.report import views
 from verifier.report.text import short_name
 
-VIEW_NAMES = ("streams", "cfg", "barriers", "skeleton")
+VIEW_NAMES = ("streams", "cfg", "barriers", "skeleton", "protocol")
 
 
 @click.command()
@@ -27,6 +29,7 @@ VIEW_NAMES = ("streams", "cfg", "barriers", "skeleton")
 @click.option("--defect", metavar="NAME", help="With the name of a registered kernel: build it with this defect.")
 @launch_options
 @click.option("--assemble/--no-assemble", default=False, help="Make SASS from PTX that comes without.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the protocol of one kernel there.")
 def show(
     view: str,
     paths: tuple[str, ...],
@@ -35,6 +38,7 @@ def show(
     block: Dim3 | None,
     cluster: Dim3 | None,
     assemble: bool,
+    svg: Path | None,
 ) -> int:
     """Print a VIEW of every kernel in PATH..., which are files and folders as for check, or registered kernels."""
     loading = LoadOptions(archs=arch, block=block, cluster=cluster, assemble=assemble)
@@ -44,7 +48,7 @@ def show(
         if isinstance(item, VerifierError):
             errors.append(item)
         else:
-            lines += [*_kernel(item.kernel, view), ""]
+            lines += [*(protocol_lines(item.kernel, svg) if view == "protocol" else _kernel(item.kernel, view)), ""]
     for error in errors:
         output.show_error(error)
     if lines:

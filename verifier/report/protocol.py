@@ -19,6 +19,11 @@ _STYLE = (
     ".edge{stroke:#57606a;stroke-width:1.2;fill:none;marker-end:url(#tip)}.life{stroke:#d0d7de}"
 )
 
+_TIP = (
+    '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto">'
+    '<path d="M0,0 L7,3 L0,6 z" fill="#57606a"/></marker></defs>'
+)
+
 
 def text(skeleton: Skeleton) -> Iterator[str]:
     """One block a role, one line an operation."""
@@ -49,8 +54,7 @@ def svg(skeleton: Skeleton, title: str) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-        '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto">'
-        '<path d="M0,0 L7,3 L0,6 z" fill="#57606a"/></marker></defs>',
+        _TIP,
     ]
     for column, lane in enumerate(skeleton.lanes):
         parts += _lane(column, lane, height)

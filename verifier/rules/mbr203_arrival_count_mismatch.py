@@ -79,9 +79,9 @@ def _violations(protocol: Protocol) -> Iterator[tuple[Judgement, int]]:
     """(violation, offset of the barrier in shared memory)."""
     for run, excess in protocol.excess:
         yield _excess(run, excess), excess.barrier.address & OFFSET_MASK
-    faulty = {fault.wait.barrier.component for _, fault in protocol.wait_faults}
+    faulty = {(fault.wait.barrier.component, fault.wait.warp) for _, fault in protocol.wait_faults}
     for run, early in protocol.early:
-        if early.address >= 0 and early.component not in faulty:
+        if early.address >= 0 and (early.component, early.warp) not in faulty:
             yield _early(run, early), early.address & OFFSET_MASK
     if protocol.hang is not None and not protocol.guessed_cluster:
         for stuck in stuck_warps(protocol.hang):

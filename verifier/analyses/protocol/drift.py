@@ -8,7 +8,7 @@ standing still, the next rounds do what these did. Counters are taken to stay be
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,21 +44,21 @@ class Drift:
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        self._steps: dict[int, list[_Transfer]] = defaultdict(list)  # block -> transfers
-        self._steering: dict[int, set[int]] = defaultdict(set)  # block -> slots that events there depend on
-        for index in code.slice.keep:
+        self._steps: dict[int, list[_Transfer]] = defaultdict(list)  # block -> what its instructions do, in order
+        for index in sorted(code.slice.keep):
             self._add(index)
 
     def _add(self, index: int) -> None:
         code = self._code
         instr, event = code.model.function.instrs[index], code.events.get(index)
-        block = code.cfg.block_of[index]
+        steps = self._steps[code.cfg.block_of[index]]
         if event is not None and event.kind is not Kind.EXIT:
-            self._steering[block].update(code.layout.slot(Reg(reg)) for reg in _steering(event))
+            slots = tuple(code.layout.slot(Reg(reg)) for reg in sorted(_steering(event)))
+            steps.append(_Transfer(-1, "event", tuple((slot, None) for slot in slots), None))
         for assign in instr.assigns:
             transfer = _transfer(code.layout, code.slice, instr, event, assign)
             if transfer is not None:
-                self._steps[block].append(transfer)
+                steps.append(transfer)
 
     def stands_still(self, moved: Mapping[int, Amount], loaded: Mapping[int, Amount], blocks: Iterable[int]) -> bool:
         """Whether operands of events in `blocks` keep their values when slots have moved as given.
@@ -67,20 +67,50 @@ class Drift:
         """
         amounts: dict[int, Amount] = {slot: by for slot, by in moved.items() if by != 0}
         visited = list(blocks)
+        carried = self._carried(visited)
         changed = True
         while changed:
             changed = False
             for block in visited:
-                for transfer in self._steps.get(block, ()):
-                    by = transfer.apply(amounts, loaded)
-                    if by != amounts.get(transfer.dst, 0) and amounts.get(transfer.dst, 0) is not None:
-                        amounts[transfer.dst] = None  # does not move by what it was seen to move by
+                after = self._through(block, amounts, loaded)
+                if after is None:
+                    return False
+                for slot in carried & after.keys():
+                    if after[slot] != amounts.get(slot, 0) and amounts.get(slot, 0) is not None:
+                        amounts[slot] = None  # does not move by what it was seen to move by
                         changed = True
-        return not any(amounts.get(slot, 0) != 0 for block in visited for slot in self._steering.get(block, ()))
+        return True
+
+    def _through(
+        self, block: int, amounts: Mapping[int, Amount], loaded: Mapping[int, Amount]
+    ) -> dict[int, Amount] | None:
+        """Amounts of the slots that a block writes, at its end; None when an event's operand moves."""
+        own: dict[int, Amount] = {}
+        view = ChainMap(own, amounts)  # type: ignore[arg-type]
+        for step in self._steps.get(block, ()):
+            if step.kind == "event":
+                if any(view.get(slot, 0) != 0 for slot, _ in step.args):
+                    return None
+            else:
+                own[step.dst] = step.apply(view, loaded)
+        return own
+
+    def _carried(self, blocks: Iterable[int]) -> set[int]:
+        """Slots that some block reads before it writes them."""
+        carried: set[int] = set()
+        for block in blocks:
+            written: set[int] = set()
+            for step in self._steps.get(block, ()):
+                carried.update(slot for slot, value in step.args if value is None and slot not in written)
+                written.add(step.dst)
+        return carried
 
 
 class _Transfer:
-    """One assignment: `rule` gives the movement of `dst` from those of `args` (slot, or constant value)."""
+    """One assignment: `rule` gives the movement of `dst` from those of `args` (slot, or constant value).
+
+    Of kind "event" it is none: `args` are the slots that an event's operands are made of.
+    """
 
     __slots__ = ("args", "dst", "kind", "rule")
 

@@ -46,6 +46,7 @@ class Machine:
         self.live: dict[int, int] = dict.fromkeys(self.ctas, 0)  # threads of each CTA that have not exited
         self.fibers: set[Fiber] = set()
         self.recorder = recorder
+        self.passes: list[tuple[tuple[int, int], int, int]] = []  # (warp, head, time), in order
         self.heads: dict[tuple[tuple[int, int], int], int] = {}  # (warp, head of an outermost loop) -> passes
         self.problem: str | None = None  # why the run could not go on
         for fiber in start.fibers(self, code.layout, script):
@@ -131,6 +132,7 @@ class Machine:
     def _at_head(self, fiber: Fiber, block: int) -> None:
         key = (fiber.warp.name, block)
         self.heads[key] = self.heads.get(key, 0) + 1
+        self.passes.append((fiber.warp.name, block, self.time))
         if self.recorder is not None:
             self.recorder.visit(self, fiber, block)
 

@@ -146,8 +146,8 @@ class Search:
             run = self.attempt(script, _FIRST_LIMIT)
             if run.ended and (best is None or merit(run) > merit(best)):
                 best = run
-            if run.ended and covers(run):
-                break
+            if (run.ended and covers(run)) or (run.stuck and run.problem is None):
+                break  # more work does not free what is stuck
             if run.time > run.limit:  # a smaller grid only makes it longer
                 grids = list(_BETWEEN) if skipped else []
                 skipped = False
