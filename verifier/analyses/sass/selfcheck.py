@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from verifier.analyses.sass.controls import Controls
-from verifier.isa.sass_ops import Latency, decode
+from verifier.isa.sass_ops import Latency, SassOp, decode
 from verifier.model.cfg import Cfg
 from verifier.model.program import Function, Instr
 
@@ -89,7 +89,7 @@ def self_check(function: Function, cfg: Cfg, controls: Controls) -> SelfCheck:
     """Check one function on all paths."""
     if not controls.complete:
         return SelfCheck(complete=False)
-    steps = _Steps(controls)
+    steps = _Steps(function.instrs, controls)
     translated = [steps.of(instr) for instr in function.instrs]
     misses = _Walk(translated, len(steps.units)).run(cfg)
     found = tuple(Miss(i, function.instrs[i].location.sass_offset, sb) for i, sb in sorted(misses.items()))
@@ -124,29 +124,35 @@ def _idle_waits(cfg: Cfg, controls: Controls) -> tuple[int, int]:
 class _Steps:
     """Translates instructions; numbers registers and units as they come."""
 
-    def __init__(self, controls: Controls) -> None:
+    def __init__(self, instrs: Sequence[Instr], controls: Controls) -> None:
         self._controls = controls
         self._registers: dict[str, int] = {}
         self.units: dict[str, int] = {}
         self.producers = 0
+        self._under: dict[tuple[str, bool], int] = {}  # results by the guard of their producers
+        for instr in instrs:
+            if len(instr.guards) == 1 and _delivers_late(decode(instr.opcode)):
+                key = (instr.guards[0].reg, instr.guards[0].negated)
+                self._under[key] = self._under.get(key, 0) | sum(self._bit(name) for name in _written(instr))
 
     def of(self, instr: Instr) -> _Step:
-        written = touched = 0
-        for assign in instr.assigns:
-            written |= self._bit(assign.dst)
+        written = sum(self._bit(name) for name in _written(instr))
+        touched = written
         for reg in instr.uses:
             touched |= self._bit(reg)
         if any(guard.reg in CONSTANT_PREDICATES and guard.negated for guard in instr.guards):
             written = touched = 0  # never executes; ptxas uses such instructions as spacers
+        elif len(instr.guards) == 1:  # `@P0` does not touch what `@!P0` delivers
+            touched &= ~self._under.get((instr.guards[0].reg, not instr.guards[0].negated), 0)
         op = decode(instr.opcode)
         unit = None
-        if written and op.row.latency is Latency.VARIABLE:
+        if written and _delivers_late(op):
             unit = self.units.setdefault(_UNITS.get(op.root, op.root), len(self.units))
             self.producers += 1
         guard = self._controls.writes[instr.index]
         return _Step(
             wait=self._controls.waits[instr.index],
-            touched=touched | written,
+            touched=touched,
             written=written,
             unit=unit,
             guard=_NONE if guard is None else guard,
@@ -156,6 +162,15 @@ class _Steps:
         if name in CONSTANT_PREDICATES:
             return 0
         return 1 << self._registers.setdefault(name, len(self._registers))
+
+
+def _delivers_late(op: SassOp) -> bool:
+    """Whether a scoreboard must guard the results; of opcodes that no table knows nothing is asked."""
+    return op.known and op.row.latency is Latency.VARIABLE
+
+
+def _written(instr: Instr) -> frozenset[str]:
+    return frozenset(assign.dst for assign in instr.assigns)
 
 
 _PLACES = 7  # of one unit: registers that SB0..SB5 guard, then those that nothing guards yet
