@@ -1,0 +1,393 @@
+"""What the Blackwell kernels compute, by running their own Python on an emulated machine, against NumPy.
+
+No GPU takes part. Inputs are small integers, so that sums are exact in fp32 whatever their order; outputs are poisoned
+with NaN. Every element of an output must be written exactly once, every operand element be loaded as often as there are
+tiles that need it, and every accumulator column be read once a tile. The same is then shown to fail for kernels that
+are wrong in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from tests.kernels import emulated_dsl as dsl  # noqa: E402 - needs NumPy
+from tests.kernels import emulated_memory as memory  # noqa: E402
+from tests.kernels.emulated_dsl import BF16, E4M3, E8M0, FP32, INT32, INT64, TF32, UINT8  # noqa: E402
+from tests.kernels.emulated_kernels import load  # noqa: E402
+from tests.kernels.emulated_memory import EmulationError, View, matrix, to_bf16, to_e4m3  # noqa: E402
+
+KERNELS = load()
+TILE = {"tile_m": 128, "tile_n": 128, "tile_k": 64, "stages": 3, "store_buffers": 2}
+# Tokens of three experts; tiles that the CTAs take in turn, or in runs, cross experts without any.
+ENDS = {"no expert is empty": (128, 256, 512), "empty ones": (0, 256, 256), "the last are empty": (128, 128, 128)}
+
+
+def integers(seed: int, *shape: int, most: int = 2) -> Any:
+    return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(np.float32)
+
+
+def poisoned(*shape: int, dtype: Any = BF16) -> View:
+    return matrix(np.full(shape, np.nan if dtype.numpy is np.float32 else 77), dtype)
+
+
+def content(view: View) -> Any:
+    """What a row-major matrix holds."""
+    data = view.base.memory.data
+    return data.reshape([size // (view.base.divide or (1, 1, 1))[dim] for dim, size in enumerate(view.base.shape)])
+
+
+def counts(view: View, kind: str) -> set[int]:
+    """How often elements of a matrix have been read or written."""
+    return {int(count) for count in getattr(view.base.memory, kind)}
+
+
+def check(view: View, expected: Any) -> None:
+    """Each element was written once and is what NumPy says."""
+    assert counts(view, "writes") == {1}
+    np.testing.assert_array_equal(content(view), expected)
+
+
+def dense(m: int, n: int, k: int, config: dict[str, int], seed: int = 0) -> tuple[View, View, View, Any]:
+    """Runs `gemm_persistent`; A, B, C and what C ought to be."""
+    dsl.reset(seed)
+    a, b = integers(1, m, k), integers(2, n, k)
+    views = (matrix(a, BF16), matrix(b, BF16), poisoned(m, n))
+    KERNELS.gemm_persistent.PersistentGemm(config, None)(*views, None)
+    return *views, to_bf16(a @ b.T)
+
+
+PERSISTENT = {**TILE, "tile_n": 256, "reserved_columns": 48, "max_ctas": 2}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("max_ctas", [1, 4])
+def test_persistent_gemm(max_ctas: int, seed: int) -> None:
+    a, b, c, expected = dense(300, 520, 160, {**PERSISTENT, "max_ctas": max_ctas}, seed)  # no size is a multiple
+    check(c, expected)
+    assert counts(a, "reads") == {3}  # columns of tiles
+    assert counts(b, "reads") == {3}
+
+
+def test_overlapping_epilogue_reads_each_column_once_and_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = tmem_reads(monkeypatch)
+    dense(128, 512, 64, {**PERSISTENT, "max_ctas": 1})
+    (columns,) = reads()
+    mma_reads = 3  # one K tile of four MMAs: all but the first read the accumulator that they add to
+    covered = np.zeros(512, int)
+    covered[:256] += 1
+    covered[208:464] += 1
+    assert (columns == covered * (1 + mma_reads)).all()
+
+
+def tmem_reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Any]]:
+    """How often each TMEM column of each CTA has been read, in all lanes alike."""
+    seen: list[Any] = []
+    poison = memory.Memory.poisoned
+
+    def remember(size: int, dtype: Any, space: str, number: int = -1) -> Any:
+        made = poison(size, dtype, space, number)
+        if space == "tmem":
+            seen.append(made)
+        return made
+
+    monkeypatch.setattr(memory.Memory, "poisoned", remember)
+
+    def reads() -> list[Any]:
+        tables = [each.reads.reshape(128, -1) for each in seen]
+        assert all((table == table[0]).all() for table in tables)
+        return [table[0] for table in tables]
+
+    return reads
+
+
+@pytest.mark.parametrize(("k", "ranks"), [(576, 4), (64, 4), (256, 2)], ids=["last rank idle", "three idle", "even"])
+def test_splitk_mailbox(k: int, ranks: int) -> None:
+    a, b = matrix(integers(1, 130, k), BF16), matrix(integers(2, 256, k), BF16)
+    c = poisoned(130, 256)
+    dsl.reset(k)
+    KERNELS.gemm_splitk_mailbox.SplitKGemm({**TILE, "split_k": ranks}, None)(a, b, c, None)
+    check(c, to_bf16(content(a) @ content(b).T))
+    assert counts(a, "reads") == {2}  # each K tile by one rank only
+    assert counts(b, "reads") == {2}
+
+
+@pytest.mark.parametrize(("k", "ranks"), [(384, 2), (128, 2), (256, 1)], ids=["three K tiles", "idle rank", "alone"])
+def test_tgv(k: int, ranks: int) -> None:
+    w, x = matrix(integers(1, 200, k), BF16), matrix(integers(2, 8, k), BF16)  # both cut by the edge of their tile
+    c = poisoned(8, 200)
+    dsl.reset(k)
+    config = {**TILE, "tile_n": 16, "tile_k": 128, "split_k": ranks}
+    KERNELS.tgv_gemm.TgvGemm(config, None)(w, x, c, None)
+    check(c, to_bf16(content(x) @ content(w).T))
+    assert counts(w, "reads") == {1}
+
+
+def test_splitk_projection() -> None:
+    w, x, scale = matrix(integers(1, 256, 192), BF16), matrix(integers(2, 64, 192), BF16), integers(3, 256)
+    c = poisoned(64, 256)
+    dsl.reset(0)
+    config = {**TILE, "tile_n": 64, "split_k": 2}
+    KERNELS.splitk_projection.SplitKProjection(config, None)(w, matrix(scale, FP32), x, c, None)
+    check(c, to_bf16(content(x) @ content(w).T * scale))
+
+
+def silu(x: Any) -> Any:
+    return x / (1 + np.exp(-x.astype(np.float64)))
+
+
+def close_bf16(view: View, expected: Any) -> None:
+    """Each element was written once, and is off by less than one step of bf16."""
+    assert counts(view, "writes") == {1}
+    np.testing.assert_allclose(content(view), expected, rtol=2**-8, atol=1e-30)
+
+
+def test_shared_expert_up() -> None:
+    x, gate, up = integers(1, 128, 320), integers(2, 128, 320, most=1), integers(3, 128, 320)
+    c = poisoned(128, 128)
+    dsl.reset(0)
+    config = {**TILE, "split_k": 4, "swiglu": True}
+    KERNELS.shared_splitk.SharedSplitK(config, None)(matrix(x, BF16), matrix(alternate(gate, up), BF16), c, None)
+    close_bf16(c, silu(x @ gate.T) * (x @ up.T))
+
+
+def alternate(gate: Any, up: Any) -> Any:
+    """Blocks of 64 rows of two matrices in turn."""
+    blocks = zip(np.split(gate, len(gate) // 64), np.split(up, len(up) // 64), strict=True)
+    return np.concatenate([block for pair in blocks for block in pair])
+
+
+def test_shared_expert_down() -> None:
+    x, w = matrix(integers(1, 128, 192), BF16), matrix(integers(2, 256, 192), BF16)
+    c = poisoned(128, 256)
+    dsl.reset(0)
+    KERNELS.shared_splitk.SharedSplitK({**TILE, "split_k": 2, "swiglu": False}, None)(x, w, c, None)
+    check(c, to_bf16(content(x) @ content(w).T))
+
+
+def test_indexer_preprojection() -> None:
+    x, w = matrix(integers(1, 64, 320), TF32), matrix(integers(2, 160, 320), TF32)
+    keys, weights = poisoned(64, 128), poisoned(64, 32, dtype=FP32)
+    dsl.reset(0)
+    config = {**TILE, "tile_n": 160, "tile_k": 32, "split_k": 8, "time_limit_ns": 1000}
+    KERNELS.indexer_preproj.IndexerPreproj(config, None)(x, w, keys, weights, None)
+    expected = content(x) @ content(w).T
+    check(keys, to_bf16(expected[:, :128]))
+    check(weights, expected[:, 128:])
+
+
+def test_gathered_grouped_gemm() -> None:
+    experts, tokens = np.array([2, 0, 0, 1]), np.random.default_rng(5).integers(0, 40, 512)
+    x, gate, up = integers(1, 40, 192), integers(2, 3, 128, 192, most=1), integers(3, 3, 128, 192)
+    weights = np.concatenate([alternate(g, u) for g, u in zip(gate, up, strict=True)])
+    c = poisoned(512, 128)
+    dsl.reset(0)
+    routing = (matrix(tokens, INT32), matrix(experts, INT32), matrix([3], INT32))  # the fourth row tile is not in use
+    KERNELS.moe_gg1.MoeGg1({**TILE, "max_ctas": 4}, None)(matrix(x, BF16), matrix(weights, BF16), c, *routing, None)
+    expert = experts.repeat(128)
+    sums = [np.einsum("rk,rnk->rn", x[tokens], each[expert]) for each in (gate, up)]
+    written = c.base.memory.writes.reshape(512, 128)
+    assert (written[:384] == 1).all()
+    assert (written[384:] == 0).all()
+    np.testing.assert_allclose(content(c)[:384], (silu(sums[0]) * sums[1])[:384], rtol=2**-8, atol=1e-30)
+
+
+def quantized(values: Any) -> tuple[Any, Any]:
+    """MXFP8 by its definition: per 32 columns the smallest power of two 2^(s - 127) that 448 of it are enough; e4m3."""
+    blocks = values.astype(np.float64).reshape(len(values), -1, 32)
+    largest = np.abs(blocks).max(2)
+    scale = np.ceil(np.log2(largest / 448))
+    values = np.ldexp(blocks, -scale.astype(int)[:, :, None])
+    return to_e4m3(values.astype(np.float32)).reshape(len(blocks), -1), (scale + 127).astype(np.uint8)
+
+
+GROUPED = {**TILE, "tile_n": 256, "tile_k": 128, "max_ctas": 3}
+
+
+def run_grouped(name: str, ends: tuple[int, ...], factors: Any, c: View | None, seed: int = 0) -> tuple[Any, ...]:
+    """Runs a kernel on 512 rows, 512 columns, K of 256: the sums, then D and its scale factors."""
+    k, n, experts = 256, 512, len(ends)
+    random = np.random.default_rng(seed)
+    a, b = integers(1, 512, k), integers(2, n, k, experts, most=1)
+    scale_a, scale_b = (np.exp2(random.integers(-1, 2, shape)) for shape in ((512, k // 32, 1), (n, k // 32, experts)))
+    d, scales = poisoned(512, n, dtype=E4M3), poisoned(512 * n // 32, dtype=UINT8)
+    divide = (1, 32, 1)
+    dsl.reset(seed)
+    kernel = getattr(getattr(KERNELS, name), "".join(part.title() for part in name.split("_")))
+    views: tuple[View, ...] = (matrix(a[:, :, None], E4M3), matrix(scale_a, E8M0, divide=divide))
+    views += (matrix(b, E4M3), matrix(scale_b, E8M0, divide=divide), matrix(ends, INT32), matrix(factors, FP32))
+    kernel(GROUPED, None)(*views, c, d, scales, None)
+    full_a, full_b = a * scale_a[:, :, 0].repeat(32, 1), b * scale_b.repeat(32, 1)
+    expert = np.searchsorted(ends, np.arange(ends[-1]), side="right")
+    sums = [full_a[: ends[-1]][expert == e] @ full_b[:, :, e].T for e in range(experts)]
+    return np.concatenate(sums), d, scales
+
+
+def check_quantized(values: Any, d: View, scales: View) -> None:
+    """D and its scale factors are those of `values`, written once, and rows beyond the last expert are left alone."""
+    rows = len(values)
+    expected, expected_scales = quantized(values)
+    writes = d.base.memory.writes.reshape(512, -1)
+    assert (writes[:rows] == 1).all()
+    assert (writes[rows:] == 0).all()
+    np.testing.assert_array_equal(content(d)[:rows], expected)
+    np.testing.assert_array_equal(content(scales).reshape(512, -1)[:rows], expected_scales)
+    assert (scales.base.memory.writes.reshape(512, -1)[:rows] == 1).all()
+
+
+@pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
+def test_grouped_quant(ends: tuple[int, ...]) -> None:
+    alpha = np.array([0.5, 1, 3], np.float32)
+    sums, d, scales = run_grouped("grouped_gemm_quant", ends, alpha, None)
+    factor = alpha[np.searchsorted(ends, np.arange(len(sums)), side="right")]
+    check_quantized(sums * factor[:, None], d, scales)
+
+
+def test_grouped_srelu() -> None:
+    probability, c = integers(4, 512, most=4), poisoned(512, 512)
+    probability[probability == 0] = 8
+    sums, d, scales = run_grouped("grouped_gemm_srelu", (0, 256, 512), probability, c)
+    check(c, to_bf16(sums))
+    check_quantized(np.maximum(sums, 0) ** 2 * probability[:, None], d, scales)
+
+
+def test_grouped_dsrelu() -> None:
+    probability, c = np.exp2(integers(4, 512)), integers(5, 512, 512, most=9)
+    view = matrix(c, BF16)
+    sums, d, scales = run_grouped("grouped_gemm_dsrelu", (256, 256, 512), probability, view)
+    check_quantized(probability[:, None] * 2 * np.maximum(c, 0) * sums, d, scales)
+    assert counts(view, "reads") == {1}
+
+
+def test_scale_factors_and_accumulators_share_no_tmem() -> None:
+    kernel = KERNELS.grouped_gemm_quant.GroupedGemmQuant(registered(), None)
+    assert kernel.region_stride + kernel.tile.n <= kernel.first_scale_column
+    assert kernel.first_scale_column + kernel.stages * kernel.scale_columns <= 512
+
+
+def registered() -> dict[str, Any]:
+    """What the registry compiles."""
+    return dict(KERNELS.registry.case("grouped_gemm_quant").config)
+
+
+@pytest.mark.parametrize("ragged", [True, False], ids=["ragged", "dense input"])
+@pytest.mark.parametrize("discrete", [True, False], ids=["discrete", "dense output"])
+def test_weight_gradient(ragged: bool, discrete: bool) -> None:
+    m, n, experts, ends = 256, 256, 3, (100, 100, 230)
+    bounds = [(0, 100), (100, 100), (100, 230)] if ragged else [(e * 100, e * 100 + 100) for e in range(experts)]
+    x, y = integers(1, m, 300), integers(2, n, 300)
+    shape = (-1, 300, 1) if ragged else (-1, 100, experts)
+    views = [matrix(each.reshape(shape, order="F"), BF16, "210") for each in (x, y)]
+    machine = dsl.reset(0)
+    outputs = [poisoned(m, n) for _ in range(experts)]
+    machine.addresses.update({100 + e: output.base.memory for e, output in enumerate(outputs)})
+    w = matrix(np.full((m, n, 1 if discrete else experts), np.nan), BF16, "201")
+    config = {**TILE, "max_ctas": 5, "experts": experts, "ragged": ragged, "discrete": discrete}
+    addresses = matrix(100 + np.arange(experts), INT64)
+    KERNELS.grouped_gemm_wgrad.GroupedGemmWgrad(config, None)(*views, w, matrix(ends, INT32), addresses, None, None)
+    expected = [to_bf16(x[:, first:last] @ y[:, first:last].T) for first, last in bounds]
+    got = [content(each) for each in outputs] if discrete else w.base.memory.data.reshape(experts, m, n)
+    assert all(counts(each, "writes") == {1} for each in (outputs if discrete else [w]))
+    np.testing.assert_array_equal(got, expected)
+
+
+def quantize(values: Any) -> tuple[Any, int]:
+    """What `scaled.quantize` makes of 32 values; the quotients before rounding, and the scale factor."""
+    answer: list[Any] = []
+
+    def body() -> None:
+        row = dsl.make_rmem_tensor(32, FP32)
+        row.write(np.asarray(values, np.float32)[None])
+        scale = KERNELS.scaled.quantize(row)
+        answer.extend((row.read()[0], int(np.asarray(scale)[0])))
+
+    dsl.reset(0).launch(body, (1, 1, 1), 32, 1)
+    return answer[0], answer[1]
+
+
+@pytest.mark.parametrize("power", [-40, -1, 0, 1, 60])
+def test_scale_factor_at_the_edge_of_the_range(power: int) -> None:
+    edge = np.float32(448 * 2.0**power)
+    for largest, scale in ((edge, power), (np.nextafter(edge, np.float32(np.inf)), power + 1)):
+        values, exponent = quantize([-largest, *[0.5 * largest] * 31])
+        assert exponent == scale + 127
+        assert np.abs(values).max() <= 448
+        assert np.abs(values).max() == np.float32(largest * 2.0**-scale)
+
+
+def test_row_of_zeros_is_quantized_to_zeros() -> None:
+    values, exponent = quantize(np.zeros(32))
+    assert exponent == 0
+    assert (values == 0).all()
+
+
+def two_ranks() -> None:
+    test_splitk_mailbox(256, 2)
+
+
+def all_seeds() -> None:
+    for seed in range(4):
+        check(*dense(128, 768, 64, {**PERSISTENT, "max_ctas": 1}, seed)[2:])
+
+
+MUTANTS: dict[str, tuple[str, str, str, Callable[[], None]]] = {
+    "tiles of a row too few": ("walk", "tile % self.columns", "tile % (self.columns - 1)", all_seeds),
+    "columns in another order": ("overlap", "self.steps - 1 - step", "(self.steps - step) % self.steps", all_seeds),
+    "accumulator released early": ("overlap", "// SUBTILE) - 1", "// SUBTILE) - 2", all_seeds),
+    "K tile left out": (
+        "splitk",
+        "cutlass.min(rank * share,",
+        "cutlass.min(rank * share + 1,",
+        lambda: test_tgv(384, 2),
+    ),
+    "sent to the wrong rank": (
+        "mailbox",
+        "(rank + slot + 1)",
+        "(rank + slot + 2)",
+        two_ranks,
+    ),
+    "slots overlap": ("mailbox", "VECTOR, values * threads)", "VECTOR, VECTOR)", lambda: test_splitk_mailbox(64, 4)),
+    "other half": ("shared_splitk", "total[self.width + i]", "total[i]", test_shared_expert_up),
+    "first output only": ("indexer_preproj", "column < KEYS", "column < KEYS - VECTOR", test_indexer_preprojection),
+    "gate is up": ("moe_gg1", "0, steps + step,", "0, step,", test_gathered_grouped_gemm),
+    "one expert skipped": ("tile_queue", "expert += 1", "expert += 2", lambda: test_grouped_quant(ENDS["empty ones"])),
+    "range of e4m3": (
+        "scaled",
+        "LARGEST = 448.0",
+        "LARGEST = 240.0",
+        lambda: test_scale_factor_at_the_edge_of_the_range(0),
+    ),
+    "rounded down": (
+        "scaled",
+        " + ((1 << MANTISSA_BITS) - 1))",
+        ")",
+        lambda: test_scale_factor_at_the_edge_of_the_range(0),
+    ),
+    "ReLU not squared": ("grouped_gemm_srelu", "positive * positive *", "positive *", test_grouped_srelu),
+    "derivative halved": ("grouped_gemm_dsrelu", "(2.0 *", "(1.0 *", test_grouped_dsrelu),
+    "last tile of a CTA": (
+        "grouped_gemm_wgrad",
+        "cta * share + share",
+        "cta * share + share - 1",
+        lambda: test_weight_gradient(True, True),
+    ),
+    "gradient without tokens": (
+        "grouped_gemm_wgrad",
+        "values.fill(0.0)",
+        "values.fill(1.0)",
+        lambda: test_weight_gradient(True, True),
+    ),
+}
+
+
+@pytest.mark.parametrize(("module", "old", "new", "test"), MUTANTS.values(), ids=MUTANTS)
+def test_changed_kernel_fails(
+    module: str, old: str, new: str, test: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "KERNELS", load(module, old, new))
+    with pytest.raises((AssertionError, EmulationError)):
+        test()
