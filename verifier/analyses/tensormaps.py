@@ -100,8 +100,9 @@ class Acquires:
     def _first(self, stream: Stream) -> AcquireWalk:
         found = self._walks.get(id(stream))
         if found is None:
-            found = self._walks[id(stream)] = AcquireWalk(self._flows[id(stream)], self._changes(stream), {})
-            found.run()
+            found = AcquireWalk(self._flows[id(stream)], self._changes(stream), {})
+            found.run()  # kept only when finished: half a walk would count as one that found nothing
+            self._walks[id(stream)] = found
         return found
 
     def _adopted(self, stream: Stream) -> dict[int, frozenset[Value]]:
