@@ -71,8 +71,11 @@ def check(spec: CellSpec) -> CellResult:
     """Compile the cell if it is a kernel case, and check it."""
     checker = _Checker(spec)
     try:
-        bundles = [_compiled(spec, spec.subject)] if isinstance(spec.subject, CaseSubject) else [_files(spec.subject)]
-        checker.check(bundles, spec.subject.archs if isinstance(spec.subject, FileSubject) else ())
+        subject = spec.subject
+        if isinstance(subject, CaseSubject):
+            checker.check([_compiled(spec, subject)], ())
+        else:
+            checker.check([_files(spec, subject)], subject.archs)
     except MemoryError:
         raise
     except VerifierError as error:
@@ -134,11 +137,18 @@ class _Checker:
             metrics=metrics,
         )
         outcome = self._waivers.apply(outcome)
+        outcome = msgspec.structs.replace(outcome, name=self._name(outcome.name))
         self._kernels.append(KernelRecord(outcome=outcome, ptx=listings.get("ptx", ""), sass=listings.get("sass", "")))
         excerpts = FileExcerpts()
         excerpts.add(outcome, loaded.ptx)
         for finding in (*outcome.findings, *(item.finding for item in outcome.suppressed)):
             self._quote(finding, outcome, excerpts)
+
+    def _name(self, kernel: str) -> str:
+        """Unique in the matrix: helpers beside a kernel, and kernels of files, bear the name of where they are from."""
+        subject = self._spec.subject
+        owner = subject.name if isinstance(subject, CaseSubject) else subject.source
+        return kernel if kernel == owner else f"{owner}/{kernel}"
 
     def _quote(self, finding: Finding, outcome: KernelOutcome, excerpts: FileExcerpts) -> None:
         """Keep the lines that a report about this finding shows."""
@@ -184,7 +194,9 @@ def _kept(artifacts: Artifacts, folder: Path) -> Artifacts:
         return artifacts  # a run that was cut off wrote them
 
 
-def _files(subject: FileSubject) -> Bundle:
+def _files(spec: CellSpec, subject: FileSubject) -> Bundle:
+    if spec.ptxas is not None:
+        os.environ["VERIFIER_PTXAS"] = spec.ptxas.path
     found = {kind: Path(file) for kind, file in subject.files.items()}
     return Bundle(
         source=subject.source,

@@ -96,6 +96,7 @@ def run(
         cells = _cells(columns, settings, Wish(kernels=kernel, archs=arch, defect=defect), out)
         store = CellStore(out / CELLS)
         described = {column.ready.name: column.ready.description for column in columns}
+        described |= {c.label.toolchain: {"ptxas": c.spec.ptxas.version} for c in cells if c.loose and c.spec.ptxas}
         started, resumed = run_matrix(history, store, cells, described, settings, _tell)
         if resumed:
             output.note(f"run {started.id} was cut off and is taken up")

@@ -12,6 +12,7 @@ import msgspec
 import verifier
 from verifier.compile.build import Environment, module_root
 from verifier.compile.store import case_key, module_sources
+from verifier.compile.toolchain import Tool
 from verifier.errors import ConfigError, VerifierError
 from verifier.nightly.cells import CaseSubject, CellSpec, Checks, FileSubject, Scalar
 from verifier.nightly.settings import Settings, ToolchainSettings
@@ -49,6 +50,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     label: Build
     spec: CellSpec
     error: str = ""
+
+    @property
+    def loose(self) -> bool:
+        """Of files, not of a registered kernel."""
+        return isinstance(self.spec.subject, FileSubject)
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,8 +100,8 @@ def plan(
         for column in columns
         if _wanted(case.name, column.wanted.kernels) and _wanted(arch, column.wanted.archs)
     ]
-    if not wish.kernels:
-        cells += [_file_cell(subject, settings, wish, store, code) for subject in files]
+    for subject in files if not wish.kernels else ():
+        cells += [_file_cell(subject, tool, settings, wish, store, code) for tool in _assemblers(subject, columns)]
     if not cells:
         raise ConfigError("no cell is left", do="widen --kernel, --arch and the settings of the toolchains")
     return cells
@@ -196,7 +202,17 @@ def _case_cell(
     )
 
 
-def _file_cell(subject: FileSubject, settings: Settings, wish: Wish, store: Path, code: str) -> Cell:
+def _assemblers(subject: FileSubject, columns: Sequence[Column]) -> list[Tool | None]:
+    """PTX that came without machine code is assembled by each ptxas of the matrix; all else is as it was built."""
+    if "ptx" not in subject.files or {"cubin", "listing"} & subject.files.keys():
+        return [None]
+    tools = {column.ready.ptxas.version: column.ready.ptxas for column in columns if column.ready.ptxas}
+    return [tools[version] for version in sorted(tools)] or [None]
+
+
+def _file_cell(
+    subject: FileSubject, ptxas: Tool | None, settings: Settings, wish: Wish, store: Path, code: str
+) -> Cell:
     error, digests = "", {}
     try:
         digests = {kind: hashlib.sha256(Path(file).read_bytes()).hexdigest() for kind, file in subject.files.items()}
@@ -204,12 +220,13 @@ def _file_cell(subject: FileSubject, settings: Settings, wish: Wish, store: Path
         error = f"{subject.source}: cannot be read: {failure.strerror}"
     archs = wish.archs or settings.archs
     subject = msgspec.structs.replace(subject, archs=archs)
-    label = Build(kernel=subject.source, arch=ANY, toolchain=AS_BUILT)
+    label = Build(kernel=subject.source, arch=ANY, toolchain=f"ptxas {ptxas.version}" if ptxas else AS_BUILT)
     checks = _checks(settings)
     spec = CellSpec(
         key=_key(digests, archs, label, checks, code),
         subject=subject,
-        toolchain=AS_BUILT,
+        toolchain=label.toolchain,
+        ptxas=ptxas,
         checks=checks,
         seconds=settings.seconds,
         memory=settings.memory,
