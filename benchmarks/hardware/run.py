@@ -115,7 +115,7 @@ TIMED = ("", ".cta-scope-wait", ".acquire-cluster-wait")  # the variants that co
 
 
 def time(folder: Path, rounds: int) -> None:
-    """The right variants of every kernel in turn, round by round, so that drift hits them alike; ratios are taken per round."""
+    """The right variants of every kernel in turn, so that drift hits them alike; ratios are taken per round."""
     benches = [Bench(path) for path in _kernels(folder) if path.name.removeprefix(path.name.split(".")[0]) in TIMED]
     for bench in benches:
         bench.fill(0)

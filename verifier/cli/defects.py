@@ -1,8 +1,8 @@
 """`verifier verify --defects`: build every seeded defect and see that it, and nothing else, is reported.
 
-A defect is found when a violation of the rule that the registry names stands at the line that the kernel's source marks.
-Violations of that rule elsewhere, and of the rules that the registry lists as consequences, belong to it; any other
-violation that the kernel without the defect does not have is a surprise.
+A defect is found when a violation of the rule that the registry names stands at the line that the kernel's source
+marks. Violations of that rule elsewhere, and of the rules that the registry lists as consequences, belong to it; any
+other violation that the kernel without the defect does not have is a surprise.
 """
 
 from __future__ import annotations

@@ -94,8 +94,10 @@ def _variable_shift(work: Work, args: tuple[Arg, ...] | None) -> list[Assign] | 
         return None
     if work.op.words in (("L", "U32"), ("L", "S32")):
         return one(work, "shl", args[:2])
-    if work.op.words in (("R", "U32", "HI"), ("R", "S32", "HI")) and args[0] == ZERO:
-        return one(work, "shr_s" if work.op.words[1] == "S32" else "shr_u", (args[2], args[1]))
+    if work.op.words == ("R", "U32", "HI") and args[0] == ZERO:
+        return one(work, "shr_u", (args[2], args[1]))
+    if work.op.words == ("R", "S32", "HI") and args[0] == ZERO:
+        return one(work, "shr_s", (args[2], args[1]))
     return None
 
 

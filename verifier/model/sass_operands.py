@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -77,7 +77,7 @@ def _count_two(operands: tuple[ast.Operand, ...]) -> int:
     return 2 if len(operands) > 1 and isinstance(operands[1], ast.Register) else 1
 
 
-_COUNTERS = {
+_COUNTERS: dict[Results, Callable[[tuple[ast.Operand, ...]], int]] = {
     Results.NONE: lambda operands: 0,
     Results.REGISTER: lambda operands: min(1, len(operands)),
     Results.CARRIES: _count_carries,

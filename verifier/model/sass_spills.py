@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from verifier.isa.sass_ops import SassOp, decode
 from verifier.isa.sass_regs import access_bytes
-from verifier.model.program import Assign, Const, Reg
+from verifier.model.program import Arg, Assign, Const, Reg
 from verifier.model.sass_operands import register_range, split, written_registers
 from verifier.parse import sass_ast as ast
 
@@ -43,7 +43,8 @@ def lower_spill(statement: ast.SassInstruction) -> tuple[tuple[Assign, ...], tup
     if slots is None or registers is None:
         return None
     if op.root == "STL":
-        sources = [Reg(name) for name in registers] or [Const(0)] * len(slots)
+        sources: list[Arg] = [Reg(name) for name in registers]
+        sources = sources or [Const(0)] * len(slots)
         return tuple(Assign(s, "mov", 32, (r,)) for s, r in zip(slots, sources, strict=True)), (
             _STACK_POINTER,
             *registers,

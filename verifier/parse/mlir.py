@@ -27,8 +27,8 @@ _TOKEN = re.compile(
 
 
 class MlirLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line. In `tokens` a resolved name is "%", or "%#1" for one of several results; `names` are the definitions they
-    mean, in order, of which the first `defines` are made here. `text` is the line without its location."""
+    """One line. In `tokens` a resolved name is "%", or "%#1" for one of several results; `names` are the definitions
+    they mean, in order, of which the first `defines` are made here. `text` is the line without its location."""
 
     tokens: tuple[str, ...]
     names: tuple[str, ...]

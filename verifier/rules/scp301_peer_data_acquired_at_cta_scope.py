@@ -6,12 +6,12 @@ What
     (`fence.acquire.sync_restrict::shared::cluster.cluster`, for one) stands on every path to the read.
 
 Why
-    A release and an acquire synchronize only if each names a scope that includes the other's thread. The default wait is
-    `acquire.cta`: nothing orders the peer's stores before the reads, whatever today's hardware does.
+    A release and an acquire synchronize only if each names a scope that includes the other's thread. The default wait
+    is `acquire.cta`: nothing orders the peer's stores before the reads, whatever today's hardware does.
 
 ISA
-    PTX ISA 9.4, 8.7 "Morally strong operations", 8.8 "Release and acquire patterns", 9.7.9.12 "st.async" (its completion
-    is a release at cluster scope), 9.7.15.16.19 "mbarrier.try_wait" (default acquire.cta).
+    PTX ISA 9.4, 8.7 "Morally strong operations", 8.8 "Release and acquire patterns", 9.7.9.12 "st.async" (its
+    completion is a release at cluster scope), 9.7.15.16.19 "mbarrier.try_wait" (default acquire.cta).
 
 Bad
     ```ptx
@@ -38,7 +38,8 @@ Good
 
 Limits
     The own bytes of a bulk load are accepted after an acquire of any scope, as PTX's examples do. A wait through which
-    no data of a peer is seen to be read recycles a slot: it is reported mildly. Reads by the tensor core are not followed.
+    no data of a peer is seen to be read recycles a slot: it is reported mildly. Reads by the tensor core are not
+    followed.
 """
 
 from __future__ import annotations
