@@ -82,9 +82,7 @@ class SplitKGemm(SplitK):
         m, n, _ = cute.arch.block_idx()
         tiles_a = cute.local_tile(a_map, (self.tile.m, self.tile.k), (None, None))  # (M, K, tile rows, K tiles)
         tiles_b = cute.local_tile(b_map, (self.tile.n, self.tile.k), (None, None))  # (N, K, tile columns, K tiles)
-        tile_c = cute.local_tile(c_map, (self.tile.m, self.tile.n), (m, n))  # (M, N)
         first_k, last_k = self.k_range(rank, cute.size(tiles_a, mode=[3]))
-
         if warp == LOAD_WARP:
             one_cta = mma.get_slice(0)
             load_a = operands.partition_load(a_atom, one_cta.partition_A(tiles_a), shared.a)
@@ -94,6 +92,7 @@ class SplitKGemm(SplitK):
             self.mma_warp(mma, shared, last_k - first_k)
         else:
             load, total = self.exchange(mma, shared, rank, last_k - first_k)
+            tile_c = cute.local_tile(c_map, (self.tile.m, self.tile.n), (m, n))  # (M, N)
             slices = cute.flat_divide(tile_c, (self.tile.m, self.slice))  # (M, slice, 1, rank)
             self.store(total[(None, None, None, 0)], load, c_atom, slices[(None, None, 0, rank)], buffer)
         self.end()

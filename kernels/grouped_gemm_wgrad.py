@@ -53,13 +53,13 @@ from cutlass.utils import SmemAllocator
 from kernels import common, operands, registry, stores, tensor_core, tensor_maps, tmem
 from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
 from kernels.ring import Ring
-from kernels.tensor_maps import MapSlots
+from kernels.tensor_maps import Experts, MapSlots
+from kernels.walk import Run
 
 NAME = "grouped_gemm_wgrad"
 EPILOGUE_THREADS = 128
 MMA_WARP = 4
-X_WARP = 5
-Y_WARP = 6
+X_WARP, Y_WARP = 5, 6
 THREADS = 224
 TMEM_THREADS = 160
 ACCUMULATORS = 2
@@ -79,34 +79,6 @@ class Shared:
     acc_empty: cute.Pointer
     tmem: cute.Pointer
     tmem_address: cute.Pointer
-
-
-@dataclass(frozen=True)
-class Run:
-    """The tiles of one CTA: [first, last) of all tiles, expert by expert, row by row."""
-
-    first: Any
-    last: Any
-    rows: Any  # tiles in one column
-    columns: Any  # tiles in one row
-
-    def expert(self, tile: Any) -> tuple[Any, Any]:
-        """Expert of a tile, and the tile after the last one of the same expert."""
-        expert = tile // (self.rows * self.columns)
-        return expert, cutlass.min(self.last, (expert + 1) * self.rows * self.columns)
-
-    def coordinates(self, tile: Any) -> tuple[Any, Any]:
-        """Row and column of a tile."""
-        within = tile % (self.rows * self.columns)
-        return within // self.columns, within % self.columns
-
-
-@dataclass(frozen=True)
-class Experts:
-    """What the device alone knows: where the tokens of each expert end, and the tensor maps."""
-
-    ends: cute.Tensor
-    maps: MapSlots
 
 
 class GroupedGemmWgrad:

@@ -54,6 +54,14 @@ class MapSlots:
             cpasync.cp_fence_tma_desc_release(self.slot(expert, number), room[(None, number)].iterator)
 
 
+@dataclass(frozen=True)
+class Experts:
+    """What the device alone knows: where the tokens of each expert end, and the tensor maps."""
+
+    ends: cute.Tensor
+    maps: MapSlots
+
+
 def fake_workspace(experts: int, count: int) -> Any:
     """Room for `count` maps of each expert, to compile for."""
     return make_fake_compact_tensor(cutlass.Int64, (experts * count * WORDS,), assumed_align=BYTES)
