@@ -20,6 +20,7 @@ from verifier.model.events import Event, Kind
 UNCOMMITTED = -1
 _STATE_LIMIT = 20_000
 _GROUP_LIMIT = 64
+_FAR = 24  # rounds of a counter; rings are much shorter
 
 
 class PathLimit(Exception):
@@ -62,6 +63,7 @@ class StoreWalk:
         self._store = store
         self._counters = counters
         self._conditions = conditions_of(thread.flow.stream)
+        self._first: Numbers = frozenset()
         self._parents: dict[_State, _State | None] = {}
 
     def find(self, goal: Goal, numbers: Numbers = frozenset(), *, leaves: bool = False) -> tuple[Event, ...] | None:
@@ -71,6 +73,7 @@ class StoreWalk:
         """
         block = self._flow.cfg.block_of[self._store.instr]
         facts = dominating_facts(self._conditions, self._flow.stream, block)
+        self._first = numbers
         first = _State(block, True, Pending(UNCOMMITTED), facts, numbers)
         self._parents = {first: None}
         queue = deque([first])
@@ -85,7 +88,7 @@ class StoreWalk:
                     if leaves and edge.dst == self._flow.cfg.exit and not self._aborts(state.block):
                         return self._trace(state, self._exit_of(state.block))
                     following = self._follow(edge, state, pending)
-                    if following not in self._parents:
+                    if following not in self._parents and not self._far(following):
                         self._parents[following] = state
                         queue.append(following)
             if len(self._parents) > _STATE_LIMIT:
@@ -127,6 +130,10 @@ class StoreWalk:
     def _follow(self, edge: Edge, state: _State, pending: Pending) -> _State:
         numbers = state.numbers if self._counters is None else self._counters.cross(edge, state.numbers)
         return _State(edge.dst, False, pending, self._conditions.follow(edge, state.facts), numbers)
+
+    def _far(self, state: _State) -> bool:
+        """Whether counters have come so far from the store that whatever is to be seen was seen on the way."""
+        return any(abs(n) > _FAR and dict(self._first).get(s, 0) + _FAR < abs(n) for s, n in state.numbers)
 
     def _aborts(self, block: int) -> bool:
         last = self._flow.cfg.blocks[block].end - 1

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from verifier.analyses.rewriting import atoms
 from verifier.analyses.sampling import Sampler
 from verifier.model.cfg import Edge
+from verifier.model.events import Event
 from verifier.model.ssa import SsaValue
 from verifier.model.streams import Stream
 from verifier.model.values import Symbol, Value, add
 
 Numbers = frozenset[tuple[Symbol, int]]
 _ROUNDS = 6
+_STATE_LIMIT = 6_000
+_REACH_LIMIT = 16
 
 
 class Counters:
@@ -23,20 +27,46 @@ class Counters:
         self.sampler = Sampler(stream)
         self._objects = self.sampler.objects(list(values))
         self._phis = [phi for block in stream.cfg.reachable for phi in stream.ssa.phis(block).values()]
-        self.interest = self._closed(set(self.sampler.counters(values)))
         self._merges: dict[Edge, list[tuple[Symbol, Value, Value]]] = {}
+        self._reaching: dict[int, list[Numbers]] = {}
+        self._parts: dict[Value, frozenset[Symbol]] = {}
+        self._memo: dict[tuple[Value, Numbers], tuple[int, ...] | None] = {}
+        self.interest = self._closed(set(self.sampler.counters(values)))
 
-    def starts(self) -> list[Numbers]:
-        """Numbers to begin a path with."""
-        values = [Value(0, ((symbol, 1),)) for symbol in self.interest]
-        found = []
-        for sample in self.sampler.samples(values):
-            found.append(frozenset((s, v.constant) for s, v in sample.items() if v.constant is not None))
-        return list(dict.fromkeys(found))
+    def reaching(self, event: Event) -> list[Numbers]:
+        """Numbers with which control comes to an event from the entry: the first few, by distance."""
+        known = self._reaching.get(event.instr)
+        if known is None:
+            known = self._reaching[event.instr] = self._reach(self._stream.cfg.block_of[event.instr])
+        return known
+
+    def _reach(self, goal: int) -> list[Numbers]:
+        first: tuple[int, Numbers] = (self._stream.cfg.entry, frozenset())
+        seen = {first}
+        queue = deque([first])
+        found: dict[Numbers, None] = {}
+        while queue and len(seen) < _STATE_LIMIT and len(found) < _REACH_LIMIT:
+            block, numbers = queue.popleft()
+            if block == goal:
+                found[numbers] = None
+            for edge in self._stream.cfg.successors[block]:
+                state = (edge.dst, self.cross(edge, numbers))
+                if self.takes(edge, numbers) is not False and state not in seen:
+                    seen.add(state)
+                    queue.append(state)
+        return list(found)
 
     def number(self, value: Value, numbers: Numbers) -> tuple[int, ...] | None:
         """The value in each lane, None when something in it has no number."""
-        return self.sampler.numbers(value, {**self._objects, **{s: Value(n) for s, n in numbers}})
+        parts = self._parts.get(value)
+        if parts is None:
+            parts = self._parts[value] = atoms(value) & self.interest
+        relevant = frozenset(n for n in numbers if n[0] in parts)
+        key = (value, relevant)
+        if key not in self._memo:
+            known = {**self._objects, **{s: Value(n) for s, n in relevant}}
+            self._memo[key] = self.sampler.numbers(value, known)
+        return self._memo[key]
 
     def takes(self, edge: Edge, numbers: Numbers) -> bool | None:
         """Whether numbers alone decide that the edge is taken or not."""
@@ -88,16 +118,32 @@ class Counters:
         return (number - rest[0]) // coefficient
 
     def _closed(self, found: set[Symbol]) -> frozenset[Symbol]:
+        """Also the counters that feed one through later iterations, and those that end its loops."""
         for _ in range(_ROUNDS):
             before = len(found)
+            headers = set()
             for phi in self._phis:
-                symbol = _counter_of(phi, self._stream.evaluator.value(phi))
-                if symbol in found:
+                if _counter_of(phi, self._stream.evaluator.value(phi)) in found:
+                    headers.add(phi.block)
                     incoming = [self._stream.evaluator.value(v) for v in (phi.incoming or {}).values()]
                     found |= self.sampler.counters(incoming)
+            found |= self._ending(headers)
             if len(found) == before:
                 break
         return frozenset(found)
+
+    def _ending(self, headers: set[int]) -> frozenset[Symbol]:
+        """Counters that the branches out of these loops ask for."""
+        cfg = self._stream.cfg
+        guards = []
+        for loop in cfg.loops:
+            if loop.header not in headers:
+                continue
+            for edge in (e for block in loop.blocks for e in cfg.successors[block]):
+                if edge.guard is not None and edge.dst not in loop.blocks:
+                    last = cfg.blocks[edge.src].end - 1
+                    guards.append(self._stream.evaluator.value(self._stream.ssa.reads[last][edge.guard.reg]))
+        return self.sampler.counters(g for g in guards if atoms(g) == self.sampler.counters([g]))
 
 
 def _counter_of(phi: SsaValue, own: Value) -> Symbol | None:

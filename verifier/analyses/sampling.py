@@ -7,19 +7,15 @@ about overlap holds for the values that counters take, which wrap soon.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from verifier.analyses.rewriting import Rewriter, TooDeep, atoms
-from verifier.model.barriers import wrap_of
 from verifier.model.program import Function
 from verifier.model.streams import Stream
 from verifier.model.values import Symbol, Value, spread
 
 Numbers = Mapping[Symbol, Value]
 _COUNTERS = frozenset({"phi", "iter"})
-_FREE_RANGE = 4  # values tried for a counter whose wrap is not known
-_SAMPLE_LIMIT = 48
 _SHARED_ALIGN = 1024
 
 
@@ -53,14 +49,6 @@ class Sampler:
     def counters(self, values: Iterable[Value]) -> frozenset[Symbol]:
         """Loop counters that occur."""
         return frozenset(s for value in values for s in atoms(value) if s.kind in _COUNTERS)
-
-    def samples(self, values: Sequence[Value]) -> Iterator[dict[Symbol, Value]]:
-        """Numbers for everything that can be given one; counters run through the values that they take."""
-        fixed = self.objects(values)
-        counters = sorted(self.counters(values), key=str)
-        ranges = [range(wrap_of(self._stream, c) or _FREE_RANGE) for c in counters]
-        for choice in itertools.islice(itertools.product(*ranges), _SAMPLE_LIMIT):
-            yield {**fixed, **{c: Value(n) for c, n in zip(counters, choice, strict=True)}}
 
     def numbers(self, value: Value, known: Numbers) -> tuple[int, ...] | None:
         """The value in each lane; None when something in it has no number."""

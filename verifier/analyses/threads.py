@@ -66,6 +66,10 @@ class Thread:
             return False
         return True if all(verdicts) else None
 
+    def may_run(self, event: Event) -> bool:
+        """Whether this lane can come to the event and run it."""
+        return self.runs(event) is not False and self.flow.cfg.block_of[event.instr] in self.reached
+
     @cached_property
     def reached(self) -> frozenset[int]:
         """Blocks that this lane can come to."""

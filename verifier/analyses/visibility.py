@@ -68,10 +68,11 @@ def releases_at(event: Event, scope: str) -> bool:
 
 
 class Receiver(msgspec.Struct, frozen=True):
-    """`wait` of `stream` may return because of a signal."""
+    """`wait` of `stream` returns because of a signal; not `certain`: which of several waits does is not known."""
 
     stream: Stream
     wait: Event
+    certain: bool = True
 
 
 class Rendezvous:
@@ -105,15 +106,32 @@ class Rendezvous:
         return [Receiver(u.stream, u.event) for use in uses for u in self._model.barriers.on(use.barrier, waits)]
 
     def _named(self, stream: Stream, signal: Event) -> Iterator[Receiver]:
-        """Streams that share the instruction meet there; others at any barrier of the same number."""
-        mine = self.number(stream, signal)
+        """Streams that share the code meet where it says; others at any barrier of the same number and thread count."""
+        here = frozenset((signal.instr,)) if signal.kind is Kind.CTA_SYNC else self._next_syncs(stream, signal)
         for other in self._model.streams:
-            shared = signal.kind is Kind.CTA_SYNC and signal.instr in other.instructions
-            for event in self.flow(other).events:
-                if event.kind is not Kind.CTA_SYNC or (shared and event is not signal):
-                    continue
-                if mine is None or self.number(other, event) in (None, mine):
-                    yield Receiver(other, event)
+            syncs = [e for e in self.flow(other).events if e.kind is Kind.CTA_SYNC]
+            syncs = [e for e in syncs if self._same_barrier(stream, signal, other, e)]
+            if here & other.instructions:
+                syncs = [e for e in syncs if e.instr in here]
+            elif signal.instr in other.instructions:
+                reach = self.flow(other).may_reach([signal], lambda e: False)
+                syncs = [e for e in syncs if reach.get(e.instr)]
+            yield from (Receiver(other, e, e is signal or len(syncs) == 1) for e in syncs)
+
+    def _next_syncs(self, stream: Stream, arrive: Event) -> frozenset[int]:
+        """The syncs of the same barrier that the arriving warp itself comes to first."""
+        flow = self.flow(stream)
+        syncs = [e for e in flow.events if e.kind is Kind.CTA_SYNC and self._same_barrier(stream, arrive, stream, e)]
+        stops = frozenset(e.instr for e in syncs)
+        reach = flow.may_reach([arrive], lambda e: e.instr in stops)
+        return frozenset(e.instr for e in syncs if reach.get(e.instr))
+
+    def _same_barrier(self, stream: Stream, signal: Event, other: Stream, sync: Event) -> bool:
+        mine, theirs = self.number(stream, signal), self.number(other, sync)
+        if mine is not None and theirs is not None and mine != theirs:
+            return False
+        counts = [_constant(s, e) for s, e in ((stream, signal), (other, sync))]
+        return None in counts or counts[0] == counts[1]
 
     def number(self, stream: Stream, event: Event) -> int | None:
         """Number of a named barrier, None when it does not fold to one."""
@@ -133,3 +151,8 @@ class Rendezvous:
                 if found is None or any(r.stream is stream and r.wait is wait for r in found):
                     return True
         return False
+
+
+def _constant(stream: Stream, event: Event) -> int | None:
+    """Thread count of a named barrier, None when it is not given or does not fold to a number."""
+    return stream.value(event.instr, event.count).constant if event.count is not None else None

@@ -1,0 +1,101 @@
+"""When shared memory may be written again after a bulk store from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.fragments import judge
+from verifier.findings import Verdict
+
+STORE = "cp.async.bulk.global.shared::cta.bulk_group [gp], [{}], 64;"
+COMMIT = "cp.async.bulk.commit_group;"
+ONE = "setp.ne.u32 q, r0, 0; @q bra END;"
+WRITE = "st.shared.b32 [buf], r1;"
+
+# A ring of `stages` stages of 64 bytes, filled and stored in a loop of unknown length; r4 is the stage.
+RING = """warp 0:
+setp.ne.u32 q, r0, 0; @q bra END;
+ld.global.b32 r6, [gp];
+mov.b32 r4, 0; mov.b32 r5, 0;
+AGAIN:
+mov.u32 r7, buf; mad.lo.u32 r7, r4, 64, r7;
+st.shared.b32 [r7], r1;
+cp.async.bulk.global.shared::cta.bulk_group [gp], [r7], 64;
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group.read NEWEST;
+add.u32 r8, r4, 1; setp.eq.u32 p, r8, STAGES; selp.b32 r4, 0, r8, p;
+add.u32 r5, r5, 1; setp.lt.u32 p, r5, r6;
+@p bra AGAIN;
+"""
+
+
+def wait(number: int) -> str:
+    return f"cp.async.bulk.wait_group.read {number};"
+
+
+def verdicts(*lines: str) -> list[Verdict]:
+    return judge("TMA502", "\n".join(lines))[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((COMMIT, wait(0), WRITE), Verdict.PROVED),
+        ((COMMIT, wait(1), WRITE), Verdict.VIOLATED),
+        ((wait(0), WRITE), Verdict.VIOLATED),
+        ((COMMIT, WRITE, wait(0)), Verdict.VIOLATED),
+        ((COMMIT, "st.shared.b32 [buf+64], r1;"), Verdict.PROVED),  # past the 64 bytes of the copy
+        ((COMMIT, "st.shared.b32 [buf+60], r1;"), Verdict.VIOLATED),
+        ((COMMIT, STORE.format("buf2"), COMMIT, wait(1), WRITE), Verdict.PROVED),
+        ((COMMIT, "cp.async.ca.shared.global [buf], [gp], 4;"), Verdict.VIOLATED),
+    ],
+)
+def test_a_straight_line(lines: tuple[str, ...], expected: Verdict) -> None:
+    assert verdicts("warp 0:", ONE, STORE.format("buf"), *lines)[0] is expected
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+@pytest.mark.parametrize("newest", [0, 1, 2, 3])
+def test_a_ring_takes_one_group_less_than_it_has_stages(stages: int, newest: int) -> None:
+    expected = Verdict.PROVED if newest < stages else Verdict.VIOLATED
+    assert verdicts(RING.replace("STAGES", str(stages)).replace("NEWEST", str(newest))) == [expected]
+
+
+def test_a_bulk_load_into_the_stage_is_a_write() -> None:
+    load = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [buf], [gp], 64, [bar];"
+    assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, wait(1), load) == [Verdict.VIOLATED]
+    assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, wait(0), load) == [Verdict.PROVED]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [(wait(0), "", Verdict.PROVED), ("", wait(0), Verdict.VIOLATED), (wait(1), "", Verdict.VIOLATED)],
+)
+@pytest.mark.parametrize(
+    ("signal", "receive"),
+    [
+        ("bar.sync 1, 64;", "bar.sync 1, 64;"),
+        ("bar.arrive 1, 64;", "bar.sync 1, 64;"),
+        (
+            "mbarrier.arrive.shared::cta.b64 _, [bar];",
+            "L1: mbarrier.try_wait.parity.shared::cta.b64 q, [bar], 0; @!q bra L1;",
+        ),
+    ],
+)
+def test_another_warp_is_let_go_after_the_wait(
+    before: str, after: str, expected: Verdict, signal: str, receive: str
+) -> None:
+    issuer = f"setp.ne.u32 q, r0, 0; @q bra PAST;\n{STORE.format('buf')}\n{COMMIT}\n{before}\nPAST:\n{signal}\n{after}"
+    assert verdicts("warp 0:", issuer, "warp 1:", receive, WRITE) == [expected]
+
+
+def test_the_wait_of_another_lane_does_not_count() -> None:
+    split = "setp.ne.u32 q, r0, 0; @q bra OTHER;\n{}\nbra MEET;\nOTHER:\n{}\nMEET:\nbar.warp.sync -1;\n" + WRITE
+    assert verdicts("warp 0:", split.format(STORE.format("buf") + COMMIT, wait(0))) == [Verdict.VIOLATED]
+    assert verdicts("warp 0:", split.format(STORE.format("buf") + COMMIT + wait(0), "")) == [Verdict.PROVED]
+
+
+def test_an_address_without_a_number_is_unknown() -> None:
+    loaded = "ld.global.b32 r4, [gp]; st.shared.b32 [r4], r1;"
+    assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, loaded) == [Verdict.UNKNOWN]
+    assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, wait(0), loaded) == [Verdict.PROVED]
