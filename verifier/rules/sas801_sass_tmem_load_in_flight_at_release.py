@@ -56,11 +56,11 @@ from verifier.analyses.releases import Release, releases
 from verifier.analyses.sass.sinks import is_flag, is_sink, polls_before_tmem_writes
 from verifier.analyses.sass_evidence import Evidence, SassLoads, sass_loads
 from verifier.config import Policy
-from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, WitnessStep
-from verifier.model.events import Event, Kind
+from verifier.findings import Hazard, Judgement, Severity, Verdict, WitnessStep
+from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
 from verifier.rules.registry import rule
-from verifier.rules.sass_support import distrusted, unguarded_uses
+from verifier.rules.sass_support import distrusted, in_all_texts, unguarded_uses
 from verifier.rules.support import proved, unknown
 
 _FIX = (
@@ -138,7 +138,7 @@ def _answer(model: KernelModel, release: Release, evidence: Evidence, verdict: V
     return Judgement(
         verdict=verdict,
         role=model.role_of(release.stream),
-        location=_place(release.signal, evidence),
+        location=in_all_texts(release.signal, evidence.sink),
         reason=reason,
         message=f"cannot be decided: {reason}" if verdict is Verdict.UNKNOWN else "",
         severity=Severity.WARNING,
@@ -172,7 +172,7 @@ def _violation(model: KernelModel, release: Release, evidence: Evidence) -> Judg
     return Judgement(
         verdict=Verdict.VIOLATED,
         role=role,
-        location=_place(release.signal, evidence),
+        location=in_all_texts(release.signal, evidence.sink),
         reason=evidence.text,
         message=f"in the machine code {role} gives TMEM to {receiver} before a load of it is complete: {evidence.text}",
         severity=Severity.ERROR,
@@ -181,13 +181,6 @@ def _violation(model: KernelModel, release: Release, evidence: Evidence) -> Judg
         fix=_FIX,
         shape=f"{release.signal.opcode}|{evidence.missing}",
     )
-
-
-def _place(signal: Event, evidence: Evidence) -> Location:
-    """The signal in all three texts."""
-    offset = evidence.sink.sass_offset if evidence.sink is not None else None
-    known = signal.location
-    return Location(ptx_line=known.ptx_line, sass_offset=offset, file=known.file, line=known.line)
 
 
 def _without_ptx(kernel: KernelFacts, loads: SassLoads) -> Iterator[Judgement]:

@@ -57,12 +57,12 @@ from verifier.analyses.sass.arrivals import disagreement
 from verifier.analyses.sass.compare import SYNCHRONIZES, WAITS, Comparison
 from verifier.analyses.sass.order import Displaced
 from verifier.config import Policy
-from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, WitnessStep
+from verifier.findings import Hazard, Judgement, Severity, Verdict, WitnessStep
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
-from verifier.rules.sass_support import doubted
+from verifier.rules.sass_support import doubted, in_all_texts
 
 _FIX = "complete the access before the signal: tcgen05.wait::ld (or ::st) between the two keeps ptxas from moving it"
 _COUNT = "compare the builds of two assemblers; keep the arrive in a branch of its own"
@@ -114,7 +114,7 @@ def _answer(
     return Judgement(
         verdict=verdict,
         role=model.role_of(stream),
-        location=_place(event, comparison.copies(event)[0]),
+        location=in_all_texts(event, comparison.copies(event)[0].location),
         reason=reason,
         message=f"cannot be decided: {reason}" if verdict is Verdict.UNKNOWN else "",
         severity=Severity.NOTE,
@@ -140,7 +140,7 @@ def _moved(
     return Judgement(
         verdict=Verdict.VIOLATED,
         role=role,
-        location=_place(event, comparison.copies(event)[0]),
+        location=in_all_texts(event, comparison.copies(event)[0].location),
         reason=message,
         message=message,
         severity=_severity(earlier, event, given),
@@ -172,7 +172,7 @@ def _miscounted(model: KernelModel, stream: Stream, event: Event, copy: Event, t
     return Judgement(
         verdict=Verdict.VIOLATED,
         role=role,
-        location=_place(event, copy),
+        location=in_all_texts(event, copy.location),
         reason=text,
         message=f"{role} arrives for another number of arrivals than the PTX says: {text}",
         severity=Severity.ERROR,
@@ -189,8 +189,3 @@ def _name(event: Event) -> str:
 
 def _at(event: Event) -> str:
     return f"{_name(event)} at {event.location.sass_offset or 0:#x}"
-
-
-def _place(event: Event, copy: Event) -> Location:
-    known = event.location
-    return Location(ptx_line=known.ptx_line, sass_offset=copy.location.sass_offset, file=known.file, line=known.line)

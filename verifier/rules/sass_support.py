@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from verifier.analyses.sass.side import SassSide
 from verifier.analyses.sass_evidence import Evidence
 from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, WitnessStep
+from verifier.model.events import Event
 
 
 def distrusted(side: SassSide) -> Judgement:
@@ -55,3 +56,10 @@ def in_this_build(role: str, evidence: Evidence) -> tuple[WitnessStep, ...]:
     if evidence.verdict is Verdict.UNKNOWN:
         return (WitnessStep(role=role, fact=f"in this build: not known ({evidence.text})", location=Location()),)
     return (WitnessStep(role=role, fact=f"in this build: {evidence.text}", location=evidence.sink or Location()),)
+
+
+def in_all_texts(event: Event, copy: Location | None) -> Location:
+    """Where an event of the PTX stands in the source, in the PTX and, at `copy`, in the SASS."""
+    known = event.location
+    offset = copy.sass_offset if copy is not None else None
+    return Location(ptx_line=known.ptx_line, sass_offset=offset, file=known.file, line=known.line)
