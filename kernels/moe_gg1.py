@@ -265,7 +265,7 @@ class MoeGg1:
         for i in range(self.tile.m // rows):
             source = cute.local_tile(x[(tokens[i], None)], (CHUNK,), (k * lanes + thread % lanes,))
             target = cute.local_tile(stage[(thread // lanes + i * rows, None)], (CHUNK,), (thread % lanes,))
-            cute.copy(atom, source, target)  # defect: no-gather-fence
+            cute.copy(atom, source, target)
 
     @cute.jit
     def mma_warp(self, mma: cute.TiledMma, shared: Shared, walk: Walk, k_tiles: Any) -> None:

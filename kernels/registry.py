@@ -332,7 +332,12 @@ CASES: tuple[KernelCase, ...] = (
         archs=BLACKWELL,
         defects=(
             *STORES_DEFECTS,
-            Defect("no-gather-fence", "PRX402", "multiplies gathered rows that the async proxy may not see yet"),
+            Defect(
+                "no-gather-fence",
+                "PRX402",
+                "multiplies gathered rows that the async proxy may not see yet",
+                "kernels.tensor_core",
+            ),
             PHASE0_DEFECT,
         ),
     ),

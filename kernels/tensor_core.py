@@ -31,7 +31,8 @@ def multiply(
         common.wait(ring.full + stage, parity)
         common.fence_tcgen05_after()
         for block in cutlass.range_constexpr(cute.size(a, mode=[2])):
-            cute.gemm(mma, acc, a[(None, None, block, stage)], b[(None, None, block, stage)], acc)
+            at = (None, None, block, stage)
+            cute.gemm(mma, acc, a[at], b[at], acc)  # defect: no-gather-fence
             mma.set(tcgen05.Field.ACCUMULATE, True)
         with cute.arch.elect_one():
             tcgen05.commit(ring.empty + stage)

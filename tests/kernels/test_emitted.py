@@ -82,7 +82,7 @@ MARKED = {
     "no-drain": BULK_STORE,
     "late-store-wait": "st.shared.v4.b32",
     "hopper_gemm_persistent/late-store-wait": "stmatrix.sync.aligned.m8n8.x4.shared.b16",
-    "no-gather-fence": "cp.async.cg.shared.global",
+    "no-gather-fence": "tcgen05.mma.cta_group::1.kind::f16.collector::a::discard",
     "no-proxy-fence": BULK_STORE,
 }
 # Kernels share defects that stand in a common module: one kernel builds each of those here, `verify --defects` all.
