@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from verifier.analyses.rewriting import atoms
+from verifier.analyses.rewriting import Rewriter, atoms
 from verifier.analyses.sampling import Sampler
 from verifier.model.cfg import Edge
 from verifier.model.events import Event
@@ -15,6 +15,7 @@ from verifier.model.values import Symbol, Value, add
 
 Numbers = frozenset[tuple[Symbol, int]]
 _ROUNDS = 6
+_BROADCASTS = frozenset({"shfl_idx", "first_lane"})
 _STATE_LIMIT = 6_000
 _REACH_LIMIT = 16
 
@@ -25,13 +26,14 @@ class Counters:
     def __init__(self, stream: Stream, values: Iterable[Value]) -> None:
         self._stream = stream
         self.sampler = Sampler(stream)
-        self._objects = self.sampler.objects(list(values))
+        self._objects = self.sampler.objects()
         self._phis = [phi for block in stream.cfg.reachable for phi in stream.ssa.phis(block).values()]
         self._merges: dict[Edge, list[tuple[Symbol, Value, Value]]] = {}
         self._reaching: dict[int, list[Numbers]] = {}
         self._parts: dict[Value, frozenset[Symbol]] = {}
         self._memo: dict[tuple[Value, Numbers], tuple[int, ...] | None] = {}
-        self.interest = self._closed(set(self.sampler.counters(values)))
+        self._opened: dict[Value, Value] = {}
+        self.interest = self._closed(set(self._counters_in(values)))
 
     def reaching(self, event: Event) -> list[Numbers]:
         """Numbers with which control comes to an event from the entry: the first few, by distance."""
@@ -58,6 +60,7 @@ class Counters:
 
     def number(self, value: Value, numbers: Numbers) -> tuple[int, ...] | None:
         """The value in each lane, None when something in it has no number."""
+        value = self._open(value)
         parts = self._parts.get(value)
         if parts is None:
             parts = self._parts[value] = atoms(value) & self.interest
@@ -126,7 +129,7 @@ class Counters:
                 if _counter_of(phi, self._stream.evaluator.value(phi)) in found:
                     headers.add(phi.block)
                     incoming = [self._stream.evaluator.value(v) for v in (phi.incoming or {}).values()]
-                    found |= self.sampler.counters(incoming)
+                    found |= self._counters_in(incoming)
             found |= self._ending(headers)
             if len(found) == before:
                 break
@@ -143,7 +146,24 @@ class Counters:
                 if edge.guard is not None and edge.dst not in loop.blocks:
                     last = cfg.blocks[edge.src].end - 1
                     guards.append(self._stream.evaluator.value(self._stream.ssa.reads[last][edge.guard.reg]))
-        return self.sampler.counters(g for g in guards if atoms(g) == self.sampler.counters([g]))
+        return self._counters_in(g for g in guards if atoms(g) == self.sampler.counters([g]))
+
+    def _counters_in(self, values: Iterable[Value]) -> frozenset[Symbol]:
+        return self.sampler.counters([self._open(value) for value in values])
+
+    def _open(self, value: Value) -> Value:
+        """The value with what was broadcast to the warp put in for the results of shuffles: all lanes pass the same."""
+        found = self._opened.get(value)
+        if found is None:
+            broadcast: dict[Symbol, Value] = {}
+            for symbol in atoms(value):
+                if symbol.kind == "def" and isinstance(symbol.key[1], int):
+                    made = self._stream.ssa.values[symbol.key[1]]
+                    if made.assign is not None and made.assign.op in _BROADCASTS and isinstance(made.args[0], SsaValue):
+                        broadcast[symbol] = self._open(self._stream.evaluator.value(made.args[0]))
+            found = Rewriter(self._stream.evaluator.table, broadcast).value(value) if broadcast else value
+            self._opened[value] = found
+        return found
 
 
 def _counter_of(phi: SsaValue, own: Value) -> Symbol | None:

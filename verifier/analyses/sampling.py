@@ -38,12 +38,14 @@ class Sampler:
         self._stream = stream
         self._objects = layout(stream.function)
 
-    def objects(self, values: Iterable[Value]) -> dict[Symbol, Value]:
-        """Addresses of the shared objects that occur."""
-        found = {}
-        for symbol in frozenset().union(*(atoms(v) for v in values)):
-            if symbol.kind == "sym" and symbol.key[2] in self._objects:
-                found[symbol] = Value(self._objects[str(symbol.key[2])])
+    def objects(self) -> dict[Symbol, Value]:
+        """Addresses of the shared objects."""
+        table = self._stream.evaluator.table
+        found: dict[Symbol, Value] = {}
+        for item in self._stream.function.objects:
+            if item.name in self._objects:
+                symbol = table.get("sym", item.space, item.name, uniform=True, align=item.align)
+                found[symbol] = Value(self._objects[item.name])
         return found
 
     def counters(self, values: Iterable[Value]) -> frozenset[Symbol]:
