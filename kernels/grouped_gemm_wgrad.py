@@ -138,31 +138,17 @@ class GroupedGemmWgrad:
     ) -> None:
         """Writes the maps of one expert: its own tokens of X and Y, its own matrix W."""
         expert, _, _ = cute.arch.block_idx()
-        first, last = self.tokens(ends, expert)
+        first, last = tensor_maps.tokens(ends, expert)
         updates = []
         if cutlass.const_expr(self.ragged):
             updates += [
-                (X_MAP, x_atom, self.part(x, first, last)),
-                (Y_MAP, y_atom, self.part(y, first, last)),
+                (X_MAP, x_atom, tensor_maps.part(x, first, last)),
+                (Y_MAP, y_atom, tensor_maps.part(y, first, last)),
             ]
         if cutlass.const_expr(self.discrete):
             address = cute.make_ptr(OUT, addresses[expert], cute.AddressSpace.gmem, assumed_align=16)
             updates.append((W_MAP, w_atom, cute.make_tensor(address, w.layout)))
         MapSlots(workspace, MAPS).write(expert, tuple(updates))
-
-    def part(self, x: cute.Tensor, first: Any, last: Any) -> cute.Tensor:
-        """Tokens [first, last) of a ragged input; one where there are none, as a map cannot be empty."""
-        features, _, one = x.shape
-        layout = cute.make_layout((features, cutlass.max(last - first, 1), one), stride=x.stride)
-        return cute.make_tensor(x.iterator + first * features, layout)
-
-    @cute.jit
-    def tokens(self, ends: cute.Tensor, expert: Any) -> tuple[Any, Any]:
-        """First token of an expert and the one after its last, in a ragged input."""
-        first = cutlass.Int32(0)
-        if expert > 0:
-            first = ends[expert - 1]
-        return first, ends[expert]
 
     @cute.kernel
     def kernel(
@@ -253,7 +239,7 @@ class GroupedGemmWgrad:
     def k_tiles(self, experts: Experts, expert: Any, most: Any) -> Any:
         """K tiles of an expert."""
         if cutlass.const_expr(self.ragged):
-            first, last = self.tokens(experts.ends, expert)
+            first, last = tensor_maps.tokens(experts.ends, expert)
             return (last - first + self.tile.k - 1) // self.tile.k
         return cutlass.Int32(most)
 
@@ -324,19 +310,11 @@ class GroupedGemmWgrad:
         """Rounds and stores tile after tile, zeros for an expert without tokens."""
         common.arrive(shared.tmem)
         common.wait(shared.tmem, 0)
-        accumulators = tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
-        parts = cute.flat_divide(accumulators[((None, None), 0, 0, None)], (self.tile.m, SUBTILE))
-        atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
-        load = tcgen05.make_tmem_copy(atom, parts[(None, None, 0, 0, 0)])
-        mine = load.get_slice(cute.arch.thread_idx()[0])
-        source = mine.partition_S(parts)  # (T2R, 1, 1, 1, subtiles, accumulator)
-        row_shape = mine.partition_D(cute.make_identity_tensor((self.tile.m, SUBTILE))).shape
-        values = cute.make_rmem_tensor(row_shape, ACC)
+        load, source, values = self.accumulator_views(mma, shared)
         targets = cute.flat_divide(tiles_w, (self.tile.m, SUBTILE))  # (M, SUBTILE, 1, subtiles, rows, columns, expert)
         store = stores.make(load, w_atom, shared.w, targets)
-        accumulator, parity, buffer = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
+        tile, accumulator, parity, buffer = run.first, cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
         steps = self.tile.n // SUBTILE
-        tile = run.first
         while tile < run.last:
             expert, end = run.expert(tile)
             k_tiles = self.k_tiles(experts, expert, most)
@@ -353,17 +331,34 @@ class GroupedGemmWgrad:
                     if step == steps - 1:
                         common.fence_tcgen05_before()
                         common.arrive_relaxed_cluster(shared.acc_empty + accumulator)
-                    if cutlass.const_expr(self.discrete):
-                        tensor_map = experts.maps.map(expert, W_MAP)
-                        store.put(values, buffer, (0, step, row, column, 0), self.defect, tensor_map)
-                    else:
-                        store.put(values, buffer, (0, step, row, column, expert), self.defect)
+                    self.put(store, values, buffer, (0, step, row, column), experts, expert)
                     buffer, _ = common.advance(buffer, 0, self.buffers)
                 accumulator, parity = common.advance(accumulator, parity, ACCUMULATORS)
                 tile += 1
         store.drain(self.defect)
         common.fence_tcgen05_before()
         common.arrive(shared.tmem)
+
+    def accumulator_views(self, mma: cute.TiledMma, shared: Shared) -> tuple[cute.TiledCopy, cute.Tensor, cute.Tensor]:
+        """The TMEM load, what it reads (T2R, 1, 1, 1, subtiles, accumulator), and the registers it fills."""
+        accumulators = tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
+        parts = cute.flat_divide(accumulators[((None, None), 0, 0, None)], (self.tile.m, SUBTILE))
+        atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
+        load = tcgen05.make_tmem_copy(atom, parts[(None, None, 0, 0, 0)])
+        mine = load.get_slice(cute.arch.thread_idx()[0])
+        source = mine.partition_S(parts)
+        row_shape = mine.partition_D(cute.make_identity_tensor((self.tile.m, SUBTILE))).shape
+        return load, source, cute.make_rmem_tensor(row_shape, ACC)
+
+    @cute.jit
+    def put(
+        self, store: stores.Stores, values: Any, buffer: Any, box: tuple[Any, ...], experts: Experts, expert: Any
+    ) -> None:
+        """Stores one box of the tile, through the expert's own map where outputs are discrete."""
+        if cutlass.const_expr(self.discrete):
+            store.put(values, buffer, (*box, 0), self.defect, experts.maps.map(expert, W_MAP))
+        else:
+            store.put(values, buffer, (*box, expert), self.defect)
 
     @cute.jit
     def acquire_output(self, experts: Experts, expert: Any) -> None:

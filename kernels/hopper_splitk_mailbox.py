@@ -209,8 +209,7 @@ class HopperSplitK:
             cute.group_modes(shared.c, 0, 2),
             cute.group_modes(cute.flat_divide(tiles_c, (self.tile.m, self.slice)), 0, 2),
         )  # (box, 1), (box, 1, split, tile rows, tile columns)
-        stage, parity, phase = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
-        tile = walk.first
+        tile, stage, parity, phase = walk.first, cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
         while tile < walk.count:
             stage, parity = hopper.multiply(mma, acc, a, b, shared.ring, k_tiles, stage, parity)
             self.send(acc, total, shared, rank, phase)

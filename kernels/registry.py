@@ -151,7 +151,13 @@ OVERLAP_DEFECTS = (
         "releases the accumulator before it reads the last shared subtile",
         "kernels.overlap",
     ),
-    Defect("no-wait-ld", "TCG101", "releases the accumulator while the TMEM load may be in flight", "kernels.overlap"),
+    Defect(
+        "no-wait-ld",
+        "TCG101",
+        "releases the accumulator while the TMEM load may be in flight",
+        "kernels.overlap",
+        also=("SAS801",),
+    ),
     Defect(
         "no-fence", "TCG102", "releases the accumulator by a relaxed arrive without a tcgen05 fence", "kernels.overlap"
     ),

@@ -62,6 +62,22 @@ class Experts:
     maps: MapSlots
 
 
+def part(x: cute.Tensor, first: Any, last: Any) -> cute.Tensor:
+    """Tokens [first, last) of a ragged input; one where there are none, as a map cannot be empty."""
+    features, _, one = x.shape
+    layout = cute.make_layout((features, cutlass.max(last - first, 1), one), stride=x.stride)
+    return cute.make_tensor(x.iterator + first * features, layout)
+
+
+@cute.jit
+def tokens(ends: cute.Tensor, expert: Any) -> tuple[Any, Any]:
+    """First token of an expert and the one after its last, in a ragged input."""
+    first = cutlass.Int32(0)
+    if expert > 0:
+        first = ends[expert - 1]
+    return first, ends[expert]
+
+
 def fake_workspace(experts: int, count: int) -> Any:
     """Room for `count` maps of each expert, to compile for."""
     return make_fake_compact_tensor(cutlass.Int64, (experts * count * WORDS,), assumed_align=BYTES)

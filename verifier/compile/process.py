@@ -105,12 +105,12 @@ def run_limited(
     Standard error keeps its last `err_tail` bytes, standard output its first `limits.output` bytes (more than
     that ends the program). Raises OSError when the program cannot be started, `Cancelled` when `cancel` is set.
     """
-    started = time.monotonic()
+    started, pipe = time.monotonic(), subprocess.PIPE
     process = subprocess.Popen(
         list(argv),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
         env=dict(env) if env is not None else None,
         cwd=cwd,
         start_new_session=True,
@@ -119,22 +119,19 @@ def run_limited(
         _limit_resources(process.pid, limits)
         out = _Drain(cast(BinaryIO, process.stdout), limits.output, keep_tail=False)
         err = _Drain(cast(BinaryIO, process.stderr), err_tail, keep_tail=True)
-        for drain in (out, err):
-            drain.start()
+        out.start()
+        err.start()
         threading.Thread(target=_feed, args=(cast(BinaryIO, process.stdin), stdin), daemon=True).start()
         stopped = _wait(process, out, started + limits.seconds, cancel)
-    except BaseException:
+    finally:
         _kill_group(process)
-        raise
-    _kill_group(process)
-    for drain in (out, err):
-        drain.join(timeout=5)
+    out.join(timeout=5)
+    err.join(timeout=5)  # the last of the output may arrive after the end of the program
     return Finished(
         code=process.returncode,
         out=bytes(out.kept),
         err=bytes(err.kept[-err_tail:]),
         seconds=time.monotonic() - started,
-        # The last of the output may arrive after the end of the program.
         stopped="output" if out.overflow else stopped,
     )
 

@@ -167,8 +167,7 @@ def _case_cell(
     environment = Environment(python=ready.python, fingerprint=ready.fingerprint) if ready.python else None
     error, inputs, root = ready.error, "", ""
     try:
-        found = module_root(case.module)
-        root = str(found)
+        root = str(found := module_root(case.module))
         inputs = case_key(
             sources=module_sources(case.module, found),
             module=case.module,
@@ -182,8 +181,7 @@ def _case_cell(
     subject = CaseSubject(
         name=case.name, module=case.module, config=dict(case.config), defect=defect, root=root, arch=arch
     )
-    checks = _checks(settings)
-    ptxas = ready.ptxas
+    checks, ptxas = _checks(settings), ready.ptxas
     key = _key(inputs, ready.packages, ptxas and ptxas.version, label, checks, code)
     return Cell(
         label=label,
