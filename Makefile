@@ -27,11 +27,13 @@ nightly: $(STAMP)  ## Run the matrix of nightly.toml into nightly/ and compare i
 test: $(STAMP)  ## Run the test suite
 	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-check: $(STAMP)  ## Check format, lint, types and import layers
+check: $(STAMP)  ## Check format, lint, types, import layers and workflow files
 	@$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/zizmor --offline --quiet --persona=pedantic .github/workflows
 
 fix: $(STAMP)  ## Format the code and apply the fixes that ruff is sure of
 	@$(BIN)/ruff check --fix $(CODE)

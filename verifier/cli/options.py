@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -11,6 +11,7 @@ import msgspec
 
 from verifier.cli.formats import FORMATS
 from verifier.config import Bar, Ignore, Policy, arch_family, load_ignores
+from verifier.errors import ConfigError
 from verifier.findings import Profile, Severity
 from verifier.launch import Dim3
 
@@ -104,6 +105,27 @@ def run_options(**values: Any) -> RunOptions:
         reports=values.get("reports", ()),
         baseline=values.get("baseline"),
         ignores=load_ignores(config_file) if config_file else (),
+    )
+
+
+def settings_options(settings: Mapping[str, Any], ignores: tuple[Ignore, ...]) -> RunOptions:
+    """Options that come from a settings file or a caller, not from a command line. Raises `ConfigError`."""
+    try:
+        profile = Profile(settings.get("profile", "default"))
+        fail_on = Severity(settings.get("fail_on", "error"))
+    except ValueError as error:
+        raise ConfigError(str(error), do="`verifier check --help` lists the choices") from error
+    baseline = settings.get("baseline")
+    return RunOptions(
+        policy=Policy(profile=profile),
+        bar=Bar(fail_on=fail_on, strict=bool(settings.get("strict", False))),
+        select=tuple(settings.get("select", ())),
+        ignore=tuple(settings.get("ignore", ())),
+        format="text",
+        output_file=None,
+        exit_zero=False,
+        baseline=Path(baseline) if baseline else None,
+        ignores=ignores,
     )
 
 

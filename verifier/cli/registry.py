@@ -45,15 +45,19 @@ def describe(registry: Registry) -> str:
     """All kernels with their architectures and defects."""
     lines = []
     for case in registry.CASES:
-        lines.append(f"{case.name}  ({', '.join(case.archs)})  {_relative(case.source)}")
+        lines.append(f"{case.name}  ({', '.join(case.archs)})  {near(case.source)}")
         lines += [f"    --defect {defect.name:22} {defect.rule}  {defect.summary}" for defect in case.defects]
     return "\n".join(lines) + "\n"
 
 
 def choose(registry: Registry, names: Sequence[str], defect: str | None) -> list[KernelCase]:
-    """The named kernels, or all; with a defect and no names, those that can be built with it."""
+    """The named kernels, or all; with a defect and no names, those that can be built with it.
+
+    A name may also be that of a Python file: the kernels that are made of it, which may be none.
+    """
     if names:
-        chosen = [registry.case(name) for name in dict.fromkeys(names)]
+        found = [case for name in names for case in _named(registry, name)]
+        chosen = list({case.name: case for case in found}.values())
         for case in chosen:
             case.check_defect(defect)
         return chosen
@@ -64,6 +68,19 @@ def choose(registry: Registry, names: Sequence[str], defect: str | None) -> list
         known = sorted({known.name for case in registry.CASES for known in case.defects})
         raise ConfigError(f"no kernel has a defect {defect!r}", do=f"known: {', '.join(known)}")
     return chosen
+
+
+def _named(registry: Registry, name: str) -> list[KernelCase]:
+    if not name.endswith(".py"):
+        return [registry.case(name)]
+    from verifier.compile.build import module_root
+    from verifier.compile.store import module_sources
+
+    path = Path(name)
+    if not path.is_file():
+        raise ConfigError("there is no such file", where=name, do="`verifier verify --list` names kernels and files")
+    path = path.resolve()
+    return [case for case in registry.CASES if path in module_sources(case.module, module_root(case.module))]
 
 
 def requests(cases: Sequence[KernelCase], archs: Sequence[str], defect: str | None) -> list[Request]:
@@ -103,7 +120,7 @@ def compile_all(
             yield outcome.error
         elif outcome.artifacts is not None:
             source = outcome.artifacts.meta.source
-            yield Bundle(source=_relative(Path(source)) if source else "", compiled=outcome.artifacts)
+            yield Bundle(source=near(Path(source)) if source else "", compiled=outcome.artifacts)
 
 
 def _what(outcome: Outcome) -> str:
@@ -112,7 +129,7 @@ def _what(outcome: Outcome) -> str:
     return f"{request.case.name} {request.arch}{f' {request.defect}' if request.defect else ''}: {state}"
 
 
-def _relative(path: Path) -> str:
+def near(path: Path) -> str:
     """`path` as seen from here, where it lies below."""
     relative = os.path.relpath(path)
     return display(path if relative.startswith("..") else relative)

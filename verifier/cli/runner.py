@@ -92,15 +92,19 @@ class Run:
             output.show_error(error)
         if not self.outcomes:
             return COULD_NOT_CHECK
-        failures = tuple(Failure.of(error) for error in self.errors)
-        notices = self.waivers.usage(complete=complete and not failures).notices()
-        results = Results(tuple(self.outcomes), failures, tools(), notices)
+        results = self.results(complete=complete)
         for format, file in self.options.reports:
             output.emit(self._render(results, format, to_file=True), file)
         to_file = self.options.output_file is not None
         output.emit(self._render(results, self.options.format, to_file=to_file), self.options.output_file)
         code = results.exit_code(self.options.bar)
         return 0 if code == 1 and self.options.exit_zero else code
+
+    def results(self, *, complete: bool = False) -> Results:
+        """Everything so far, as reports take it."""
+        failures = tuple(Failure.of(error) for error in self.errors)
+        notices = self.waivers.usage(complete=complete and not failures).notices()
+        return Results(tuple(self.outcomes), failures, tools(), notices)
 
     def _render(self, results: Results, format: str, *, to_file: bool) -> str:
         return render(

@@ -41,6 +41,8 @@ def verify(
 ) -> int:
     """Compile kernels of kernels/registry.py (all, or each KERNEL named) and check them.
 
+    KERNEL may also be a Python file: every kernel that is made of it.
+
     With --defect a warning is enough for exit code 1, unless --fail-on says otherwise: the defect was put there.
     """
     known = registry.load_registry()
@@ -52,7 +54,11 @@ def verify(
         return check_defects(chosen, arch, jobs=jobs, timeout=timeout, cached=cache)
     if defect is not None and context.get_parameter_source("fail_on") is ParameterSource.DEFAULT:
         shared["fail_on"] = Severity.WARNING.value
-    wanted = registry.requests(registry.choose(known, kernels, defect), arch, defect)
+    chosen = registry.choose(known, kernels, defect)
+    if not chosen:
+        output.note("no kernel is made of these files")
+        return 0
+    wanted = registry.requests(chosen, arch, defect)
     run = runner.Run(run_options(**shared), LoadOptions())
     for result in registry.compile_all(wanted, jobs=jobs, timeout=timeout, cached=cache):
         if isinstance(result, VerifierError):

@@ -12,6 +12,7 @@ modules import the CUDA packages only inside the functions (or the child process
     jobs.py         what a child process is asked and answers; child.py asks, worker.py answers
     worker.py       the child process that runs somebody's Python (or NVRTC, or nvJitLink) under limits
     capture.py      inside that child: takes PTX, cubin and launch facts from CuTe DSL
+    inprocess.py    the same in this process, for a function that lives in it (a test, say)
     build.py        kernel case -> artifacts, one at a time or many at once
     assemble.py     PTX -> cubin     nvrtc.py  CUDA C++ -> PTX     disassemble.py  cubin -> listing
     reassemble.py   artifacts whose machine code another ptxas makes     orphans.py  a child ends with its parent

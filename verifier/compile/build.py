@@ -195,21 +195,22 @@ def _run_case(
                 where=case.module,
                 do="build(config, defect) must return one jit function and its arguments, and compile nothing itself",
             )
-        return _with_listing(_collect(Path(folder), captures[0], case.name, request, toolchain, root))
+        return with_listing(_collect(Path(folder), captures[0], case.name, request, toolchain, root))
 
 
 def _collect(
     folder: Path, capture: Capture, name: str, request: Request, toolchain: Fingerprint, root: Path
 ) -> Artifacts:
     source = root.joinpath(*request.case.module.split(".")).with_suffix(".py")
-    artifacts = _from_capture(folder, capture, name, request.arch, toolchain, str(source))
+    artifacts = from_capture(folder, capture, name, request.arch, toolchain, str(source))
     meta = msgspec.structs.replace(artifacts.meta, config=dict(request.case.config), defect=request.defect)
     return msgspec.structs.replace(artifacts, meta=meta)
 
 
-def _from_capture(
+def from_capture(
     folder: Path, capture: Capture, name: str, arch: str, toolchain: Fingerprint, source: str
 ) -> Artifacts:
+    """Artifacts of one compiled module, whose files lie in `folder`."""
     cubin = (folder / f"{capture.stem}.cubin").read_bytes()
     mlir = folder / f"{capture.stem}.mlir"
     messages, usage = parse_log(capture.log)
@@ -243,7 +244,8 @@ def _main_entry(launches: Mapping[str, LaunchFacts]) -> tuple[str | None, Launch
     return entry, launches[entry] if entry is not None else None
 
 
-def _with_listing(artifacts: Artifacts) -> Artifacts:
+def with_listing(artifacts: Artifacts) -> Artifacts:
+    """The same with the SASS of its cubin. Raises ToolchainError when nvdisasm is missing."""
     assert artifacts.cubin is not None
     listing = disassemble(artifacts.cubin, name=artifacts.meta.name)
     return msgspec.structs.replace(artifacts, sass=listing.text)
@@ -279,9 +281,9 @@ def compile_program(
             preload=tuple(str(p.resolve()) for p in preload),
         )
         outcome = run_job(job, subject=subject, limits=limits, keep_partial=True)
-        found = [_from_capture(Path(folder), c, path.stem, arch, toolchain, str(path)) for c in outcome.captures]
+        found = [from_capture(Path(folder), c, path.stem, arch, toolchain, str(path)) for c in outcome.captures]
     named = [
         msgspec.structs.replace(a, meta=msgspec.structs.replace(a.meta, name=a.meta.entry or path.stem)) for a in found
     ]
     error = error_of(outcome.failure, subject, limits) if outcome.failure else None
-    return ProgramResult(artifacts=tuple(_with_listing(a) if listing else a for a in named), error=error)
+    return ProgramResult(artifacts=tuple(with_listing(a) if listing else a for a in named), error=error)
