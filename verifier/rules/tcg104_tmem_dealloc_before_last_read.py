@@ -45,6 +45,7 @@ from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
 from verifier.analyses.protocol.judged import LateRead, early_frees, last_wait
 from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.shadow import Access
 from verifier.analyses.protocol.tmem import Allocation
 from verifier.analyses.protocol.witness import columns, location, role_of, step, warp_text
 from verifier.config import Policy
@@ -98,11 +99,14 @@ def _leak(run: Machine, allocation: Allocation) -> Judgement:
     return broken(role, location(run, allocation.instr), message, steps, _FREE, "never freed")
 
 
+def _sides(read: LateRead) -> tuple[Machine, Access, Access]:
+    """(run, the dealloc, the other access)."""
+    earlier, later = read.clash.conflict.earlier, read.clash.conflict.later
+    return (read.run, later, earlier) if later.instr in read.run.tmem.frees else (read.run, earlier, later)
+
+
 def _early(frees: list[LateRead]) -> Judgement:
-    run, conflict = frees[0].run, frees[0].clash.conflict
-    freeing, access = conflict.later, conflict.earlier
-    if freeing.instr not in run.tmem.frees:
-        freeing, access = access, freeing
+    run, freeing, access = min((_sides(read) for read in frees), key=lambda s: (s[2].warp == s[1].warp, s[2].write))
     role, user = role_of(run, freeing.warp), role_of(run, access.warp)
     what = "access" if access.write else "read"
     message = f"{role} frees TMEM while {user} may still {what} columns {columns(access.low, access.high)}"

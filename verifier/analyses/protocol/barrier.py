@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from verifier.analyses.protocol.clocks import Clock, join
-from verifier.analyses.protocol.fiber import Fiber
+from verifier.analyses.protocol.fiber import Fiber, Warp
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Arrival(msgspec.Struct, frozen=True):
 class Phase:
     """One phase: who arrived, what its completion lets a waiter know, how many bytes were expected and delivered."""
 
-    __slots__ = ("arrivals", "clock", "delivered", "expected", "guessed", "pending")
+    __slots__ = ("arrivals", "clock", "delivered", "expected", "guessed", "joined", "pending")
 
     def __init__(self, pending: int) -> None:
         self.pending = pending
@@ -33,6 +33,7 @@ class Phase:
         self.guessed = False  # a copy of unknown size takes part
         self.clock: Clock = {}
         self.arrivals: list[Arrival] = []
+        self.joined: dict[tuple[int, int], int] = {}  # warp -> what it had learnt when its clock was last joined
 
 
 class MBarrier:
@@ -59,11 +60,15 @@ class MBarrier:
         """Whether a wait on this parity returns: the phase of that parity is the one just completed."""
         return self.current & 1 != parity & 1
 
-    def arrive(self, arrival: Arrival, clock: Clock) -> None:
+    def arrive(self, arrival: Arrival, warp: Warp) -> None:
         phase = self.phases[-1]
         phase.arrivals.append(arrival)
         phase.pending -= arrival.count
-        join(phase.clock, clock)
+        if phase.joined.get(warp.name) == warp.learnt:  # nothing new but the warp's own steps
+            phase.clock[warp.component] = warp.clock[warp.component]
+        else:
+            join(phase.clock, warp.clock)
+            phase.joined[warp.name] = warp.learnt
 
     def settle(self) -> bool:
         """Complete the phase if nothing is missing; whether it did."""

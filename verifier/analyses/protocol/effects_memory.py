@@ -225,7 +225,7 @@ def _bulk_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
 def _bulk_wait(code: Code, _instr: Instr, event: Event) -> Step:
     number = scalar(code.layout, event.number, f"the group count at PTX line {_line(event)}")
     assert number is not None
-    return lambda fiber: fiber.warp.bulk.wait(number.one(fiber), fiber.warp.clock)
+    return lambda fiber: fiber.warp.wait_groups(fiber.warp.bulk, number.one(fiber))
 
 
 def _copy_async(code: Code, instr: Instr, event: Event) -> Step | None:
@@ -257,7 +257,7 @@ def _wgmma_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
 def _wgmma_wait(code: Code, _instr: Instr, event: Event) -> Step:
     number = scalar(code.layout, event.number, f"the group count at PTX line {_line(event)}")
     assert number is not None
-    return lambda fiber: fiber.warp.wgmma.wait(number.one(fiber), fiber.warp.clock)
+    return lambda fiber: fiber.warp.wait_groups(fiber.warp.wgmma, number.one(fiber))
 
 
 def _copy_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
@@ -266,10 +266,10 @@ def _copy_commit(_code: Code, _instr: Instr, _event: Event) -> Step:
 
 def _copy_wait(code: Code, _instr: Instr, event: Event) -> Step:
     if event.opcode.endswith("wait_all"):
-        return lambda fiber: fiber.warp.copies.wait_all(fiber.warp.clock)
+        return lambda fiber: fiber.warp.wait_copies()
     number = scalar(code.layout, event.number, f"the group count at PTX line {_line(event)}")
     assert number is not None
-    return lambda fiber: fiber.warp.copies.wait(number.one(fiber), fiber.warp.clock)
+    return lambda fiber: fiber.warp.wait_groups(fiber.warp.copies, number.one(fiber))
 
 
 def _async_store(code: Code, instr: Instr, event: Event) -> Step:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verifier.analyses.protocol.clocks import Clock
+from verifier.analyses.protocol.clocks import Clock, join
 from verifier.analyses.protocol.values import Lanes, LaneValue
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Warp:
         "cta",
         "index",
         "issued_loads",
+        "learnt",
         "load_component",
         "loads",
         "name",
@@ -43,6 +44,7 @@ class Warp:
         self.component = component  # counts the warp's own steps
         self.quarter = index % 4  # the lanes of tensor memory it may touch
         self.clock: Clock = {component: 0}
+        self.learnt = 0  # counts changes of the clock other than the warp's own steps
         self.load_component = -1  # counts TMEM loads that are complete, with all before them
         self.loads: dict[int, int] = {}  # instruction -> number of its latest load that may be in flight
         self.issued_loads = 0
@@ -68,16 +70,33 @@ class Warp:
         count = self.stores[component] = self.stores.get(component, 0) + 1
         return count
 
+    def learn(self, clock: Clock) -> None:
+        join(self.clock, clock)
+        self.learnt += 1
+
+    def wait_groups(self, groups: Groups, pending: int) -> None:
+        """All but the latest `pending` groups are done."""
+        self.learnt += 1
+        groups.wait(pending, self.clock)
+
+    def wait_copies(self) -> None:
+        """Every cp.async is done, in a group or not."""
+        self.learnt += 1
+        self.copies.wait_all(self.clock)
+
     def finish_loads(self) -> None:
+        self.learnt += 1
         self.loads.clear()
         self.clock[self.load_component] = self.issued_loads
 
     def finish_load(self, instr: int) -> None:
         """The result of a load is read: that load is complete (PTX ISA 9.4, 9.7.18.6.4.5)."""
         if self.loads.pop(instr, None) is not None:
+            self.learnt += 1
             self.clock[self.load_component] = min(self.loads.values(), default=self.issued_loads + 1) - 1
 
     def finish_stores(self) -> None:
+        self.learnt += 1
         self.clock.update(self.stores)
 
 
@@ -99,14 +118,14 @@ class Groups:
         self.closed.append(self.issued)
 
     def wait(self, pending: int, clock: Clock) -> None:
-        """All but the latest `pending` groups are done."""
+        """Tell `clock` that all but the latest `pending` groups are done."""
         done = len(self.closed) - pending
         if done > 0:
             clock[self.component] = self.closed[done - 1]
             del self.closed[:done]
 
     def wait_all(self, clock: Clock) -> None:
-        """Every copy is done, in a group or not."""
+        """Tell `clock` that every copy is done, in a group or not."""
         self.closed.clear()
         clock[self.component] = self.issued
 

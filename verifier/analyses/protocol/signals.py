@@ -191,7 +191,7 @@ class Signals:
             )
         if count > barrier.phases[-1].pending and instr not in self.excess:
             self.excess[instr] = Excess(barrier, warp.name, instr, current, time)
-        barrier.arrive(Arrival(warp.name, instr, count, known, time), warp.clock)
+        barrier.arrive(Arrival(warp.name, instr, count, known, time), warp)
         if extra:
             join(barrier.phases[-1].clock, extra)
         self._settle(barrier)
@@ -212,7 +212,7 @@ class Signals:
         self.waits.append(record)
         self.waited.add((warp.name, barrier.component))
         if meant >= 0:
-            join(warp.clock, barrier.phases[meant].clock)
+            warp.learn(barrier.phases[meant].clock)
 
     # barriers of threads
 
@@ -248,7 +248,7 @@ class Signals:
         if not waits:
             return None
         if completed:  # those who came before go first
-            join(warp.clock, generation.clock)
+            warp.learn(generation.clock)
             return YIELD
         generation.fibers.append(fiber)
         return Blocked(barrier, instr)
@@ -263,7 +263,7 @@ class Signals:
             return False
         done = barrier.complete()
         for fiber in done.fibers:
-            join(fiber.warp.clock, done.clock)
+            fiber.warp.learn(done.clock)
         self._machine.resume(done.fibers)
         return True
 
@@ -273,5 +273,5 @@ class Signals:
             barrier.generation.fibers.append(fiber)
             return Blocked(barrier, instr)
         if barrier.clocks:
-            join(fiber.warp.clock, barrier.clocks[fiber.warp.cluster_generation])
+            fiber.warp.learn(barrier.clocks[fiber.warp.cluster_generation])
         return None
