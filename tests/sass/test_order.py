@@ -21,6 +21,7 @@ tcgen05.mma.cta_group::1.kind::f16 [t], ad, bd, id, p;
 LATE = "ld.global.b32 r9, [data]; add.u32 r9, r9, t;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {r2}, [r9];\n"
 ARRIVE = "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];\n"
 USE = "st.global.b32 [gp], r2;\n"
+RELEASE = "mbarrier.arrive.shared::cta.b64 _, [bar];\n"
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,22 @@ def test_every_wait_joins_its_ptx() -> None:
     waits = [e for e in kernel.machine.model.events if e.kind is Kind.BARRIER_WAIT]
     assert len(waits) == 2
     assert {s.opcode.split(".")[1] for e in waits for s in kernel.machine.join.sources(e)} == {"try_wait"}
+
+
+def test_a_build_without_lines_is_proved_or_unknown() -> None:
+    """Nothing says which arrive is which: it is enough that no load is in flight at any, and not enough otherwise."""
+    for wait, expected in (("tcgen05.wait::ld.sync.aligned;\n", Verdict.PROVED), ("", Verdict.UNKNOWN)):
+        artifacts = artifacts_of(complete(f"warp 0:\n{LATE}{wait}{RELEASE}{USE}{MMA}", "sm_100a")[0])
+        assert artifacts.sass is not None
+        bare = "\n".join(line for line in artifacts.sass.splitlines() if "//## File" not in line)
+        kernel = facts_of(structs.replace(artifacts, cubin=None, sass=bare))
+        assert {j.verdict for j in judgements(kernel, "SAS801")} == {expected}
+        assert not judgements(kernel, "SAS802")
+
+
+def test_lines_of_another_ptx_join_nothing() -> None:
+    artifacts = artifacts_of(complete(f"warp 0:\n{LATE}{RELEASE}{USE}{MMA}", "sm_100a")[0])
+    kernel = facts_of(structs.replace(artifacts, ptx="// one line more\n// and another\n" + (artifacts.ptx or "")))
+    assert kernel.machine is not None
+    assert not kernel.machine.join.has_lines
+    assert {j.verdict for j in judgements(kernel, "SAS801")} == {Verdict.UNKNOWN}

@@ -62,7 +62,7 @@ class SassLoads:
         """Whether the PTX `loads` are complete, in the machine code, at what realizes `signal`."""
         found = list(self.sinks_of(stream, signal))
         if not found:
-            return Evidence(Verdict.UNKNOWN, "no instruction of the SASS is attributed to this signal")
+            return self._at_any_sink(stream)
         proofs: list[Evidence] = []
         for other, sink in found:
             evidence = self._moved(stream, other, signal, loads)
@@ -71,6 +71,17 @@ class SassLoads:
                 return evidence
             proofs.append(evidence)
         return proofs[0]
+
+    def _at_any_sink(self, stream: Stream) -> Evidence:
+        """Where no instruction is attributed to a signal: no load is in flight at any, or nobody can tell."""
+        members = set(stream.members)
+        for other in (s for s in self.side.model.streams if members & set(s.members)):
+            for sink in self._facts.flow(self.side.model, other).select(is_sink):
+                evidence = self.judge_sink(other, sink)
+                if evidence.verdict is not Verdict.PROVED:
+                    text = f"no instruction of the SASS is attributed to this signal, and a load may be {evidence.text}"
+                    return Evidence(Verdict.UNKNOWN, text)
+        return Evidence(Verdict.PROVED, "no load is in flight at any signal of these warps")
 
     def _moved(self, ptx: Stream, sass: Stream, signal: Event, loads: Sequence[Event]) -> Evidence | None:
         """A load that the PTX has before `signal` and the SASS behind it."""

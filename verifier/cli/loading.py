@@ -23,6 +23,8 @@ from verifier.model.lower_sass import lower_sass
 from verifier.model.program import Function
 from verifier.parse.source import Source
 
+_NO_PTX = "no PTX: machine code does not show scopes and semantics, and what depends on them is not checked"
+
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -100,7 +102,7 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
             kernel=kernel,
             ptx=parts.ptx.source if parts.ptx else None,
             toolchain=parts.toolchain,
-            assumptions=models[0].assumptions if models else (),
+            assumptions=(*(models[0].assumptions if models else ()), *([] if ptx else [_NO_PTX])),
             unknown_opcodes={opcode: n for model in models for opcode, n in unknown_opcodes(model).items()},
             machine=tuple(code.values()),
         )

@@ -25,11 +25,19 @@ _SOURCES: dict[Kind, frozenset[Kind]] = {
     Kind.STORE: frozenset({Kind.STORE, Kind.MAP_WRITE}),
     Kind.WGMMA_MMA: frozenset({Kind.WGMMA_MMA, Kind.WGMMA_COMMIT}),
 }
+# Events that one PTX instruction makes, and no other; hardly any lie on lines of something else.
+_TELLING = frozenset(
+    {Kind.TMEM_LOAD, Kind.TMEM_STORE, Kind.TMEM_MMA, Kind.BULK_LOAD, Kind.BULK_STORE, Kind.ASYNC_STORE}
+)
+_AGREEMENT = 0.5
 _RETRY_DISTANCE = 4  # instructions from the target of a failed wait to its retry
 
 
 class Join:
-    """SASS events to PTX events of one kernel. With `ptx` None, or a build without line information, nothing joins."""
+    """SASS events to PTX events of one kernel.
+
+    Nothing joins with `ptx` None, without line information, or when the lines are those of another PTX.
+    """
 
     def __init__(self, ptx: KernelModel | None, sass: KernelModel) -> None:
         self._ptx = ptx
@@ -44,9 +52,19 @@ class Join:
             if event.location.ptx_line is not None:
                 self._events[event.location.ptx_line].append(event)
         self._lines = sorted(self._events)
+        if not self._agrees():
+            self._instrs.clear()
+            self._events.clear()
+            self._lines.clear()
         for event in sass.events:
             if event.location.ptx_line is not None:
                 self._copies[event.location.ptx_line, event.kind].append(event.instr)
+
+    def _agrees(self) -> bool:
+        """Whether the lines lead to what they should: another PTX than the one assembled would lead anywhere."""
+        known = [e for e in self._sass.events if e.kind in _TELLING and e.location.ptx_line is not None]
+        right = sum(any(s.kind is e.kind for s in self._events.get(e.location.ptx_line or 0, ())) for e in known)
+        return right >= len(known) * _AGREEMENT
 
     @property
     def has_lines(self) -> bool:
