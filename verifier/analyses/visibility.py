@@ -95,7 +95,7 @@ class Rendezvous:
 
     def _receivers(self, stream: Stream, signal: Event) -> list[Receiver] | None:
         if signal.kind is Kind.CLUSTER_ARRIVE:
-            return [Receiver(s, e) for s, e in self._having(Kind.CLUSTER_WAIT)]
+            return list(self._across(stream, signal))
         if signal.kind in (Kind.CTA_SYNC, Kind.CTA_ARRIVE):
             return list(self._named(stream, signal))
         uses = self._model.barriers.of(stream, signal)
@@ -137,11 +137,17 @@ class Rendezvous:
         """Number of a named barrier, None when it does not fold to one."""
         return stream.value(event.instr, event.number).constant if event.number is not None else 0
 
-    def _having(self, kind: Kind) -> Iterator[tuple[Stream, Event]]:
-        for stream in self._model.streams:
-            for event in self.flow(stream).events:
-                if event.kind is kind:
-                    yield stream, event
+    def _across(self, stream: Stream, arrive: Event) -> Iterator[Receiver]:
+        """Waits at the cluster barrier: streams that share the code meet at the wait that the arriver comes to next."""
+        flow = self.flow(stream)
+        waits = frozenset(e.instr for e in flow.events if e.kind is Kind.CLUSTER_WAIT)
+        reach = flow.may_reach([arrive], lambda e: e.instr in waits)
+        here = frozenset(instr for instr in waits if reach.get(instr))
+        for other in self._model.streams:
+            shared = here & other.instructions
+            for event in self.flow(other).select(lambda e: e.kind is Kind.CLUSTER_WAIT):
+                if not shared or event.instr in shared:
+                    yield Receiver(other, event)
 
     def signalled_by(self, signals: frozenset[int], sender: Stream, stream: Stream, wait: Event) -> bool:
         """Whether one of `signals` (instructions) of `sender` takes part in `wait` of `stream`."""
