@@ -79,14 +79,25 @@ def _violations(protocol: Protocol) -> Iterator[tuple[Judgement, int]]:
     """(violation, offset of the barrier in shared memory)."""
     for run, excess in protocol.excess:
         yield _excess(run, excess), excess.barrier.address & OFFSET_MASK
-    faulty = {(fault.wait.barrier.component, fault.wait.warp) for _, fault in protocol.wait_faults}
-    for run, early in protocol.early:
-        if early.address >= 0 and (early.component, early.warp) not in faulty:
+    # Where a waiter has not seen the phase before, its own signals come too soon: that is MBR202's to say.
+    faulty = {f.wait.barrier.component for _, f in protocol.wait_faults if f.wait.meant == f.wait.known - 1}
+    for run, early in _first_of_each_barrier(protocol):
+        if early.address >= 0 and early.component not in faulty:
             yield _early(run, early), early.address & OFFSET_MASK
     if protocol.hang is not None and not protocol.guessed_cluster:
         for stuck in stuck_warps(protocol.hang):
             if stuck.blame in (Blame.ARRIVALS, Blame.NOBODY) and stuck.barrier is not None:
                 yield _short(protocol.hang, stuck, stuck.barrier), stuck.barrier.address & OFFSET_MASK
+
+
+def _first_of_each_barrier(protocol: Protocol) -> list[tuple[Machine, Early]]:
+    """Once a signal has landed in a wrong phase, those that follow do too: only the first says something."""
+    first: dict[tuple[int, int], tuple[Machine, Early]] = {}
+    for run, early in protocol.early:
+        key = (id(run), early.component)
+        if key not in first or early.time < first[key][1].time:
+            first[key] = (run, early)
+    return list(first.values())
 
 
 def _excess(run: Machine, excess: Excess) -> Judgement:
