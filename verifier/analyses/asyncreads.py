@@ -115,14 +115,17 @@ class AsyncReads:
     def _numbers(self, stream: Stream, event: Event, value: Value) -> set[int] | None:
         counters = self._counters[id(stream)]
         found: set[int] = set()
-        for numbers in counters.reaching(event):
-            lanes = counters.number(value, numbers)
+        reaching = counters.reaching(event)
+        if not reaching:
+            return None
+        for numbers in reaching:
+            lanes = counters.possible(value, numbers)
             if lanes is None:
                 return None
-            found |= set(lanes)
-        return (
-            found if event.kind in _COPIES or writes_shared(event) else {(n & _DESCRIPTOR_ADDRESS) << 4 for n in found}
-        )
+            found |= lanes
+        if event.kind in _COPIES or writes_shared(event):
+            return found
+        return {(n & _DESCRIPTOR_ADDRESS) << 4 for n in found}
 
     def _end(self, stream: Stream, event: Event, start: int) -> int:
         """Where a read ends: as the size of a copy says, else where the next known object begins."""

@@ -72,9 +72,11 @@ class Reuses:
         """
         stream = thread.flow.stream
         counters = self._counters[id(stream)]
-        self.unresolved, self.possible = None, None
+        self.possible = None
+        reaching = counters.reaching(store)
+        self.unresolved = None if reaching else store
         walk = StoreWalk(thread, store, counters)
-        for numbers in counters.reaching(store):
+        for numbers in reaching:
             source = self._source(stream, store, numbers)
             if source is None:
                 self.unresolved = store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable
 
@@ -14,10 +15,12 @@ from verifier.model.streams import Stream
 from verifier.model.values import Symbol, Value, add
 
 Numbers = frozenset[tuple[Symbol, int]]
-_ROUNDS = 6
+_ROUNDS = 40  # chains of merges are shorter
 _BROADCASTS = frozenset({"shfl_idx", "first_lane"})
 _STATE_LIMIT = 6_000
 _REACH_LIMIT = 16
+_FREE_RANGE = 4
+_FREE_LIMIT = 64
 
 
 class Counters:
@@ -70,6 +73,17 @@ class Counters:
             known = {**self._objects, **{s: Value(n) for s, n in relevant}}
             self._memo[key] = self.sampler.numbers(value, known)
         return self._memo[key]
+
+    def possible(self, value: Value, numbers: Numbers) -> frozenset[int] | None:
+        """What the value can be in any lane; counters without a number may have a small one. None as for `number`."""
+        missing = sorted(self._counters_in([value]) - {symbol for symbol, _ in numbers}, key=str)
+        found: set[int] = set()
+        for choice in itertools.islice(itertools.product(range(_FREE_RANGE), repeat=len(missing)), _FREE_LIMIT):
+            lanes = self.number(value, numbers | frozenset(zip(missing, choice, strict=True)))
+            if lanes is None:
+                return None
+            found |= set(lanes)
+        return frozenset(found)
 
     def takes(self, edge: Edge, numbers: Numbers) -> bool | None:
         """Whether numbers alone decide that the edge is taken or not."""
