@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -139,3 +140,11 @@ def test_the_cluster_is_inferred_when_nobody_says_it() -> None:
     assert protocol.base.start.ranks == 4
     assert protocol.guessed_cluster
     assert "(inferred)" in protocol.claim
+
+
+@pytest.mark.parametrize(("edit", "expected"), [(str, Verdict.PROVED), (missing_phase0_wait, Verdict.VIOLATED)])
+def test_ctas_at_the_end_of_the_grid_have_little_work_or_none(edit: Callable[[str], str], expected: Verdict) -> None:
+    """With tiles enough, the wait for a free accumulator stands in for the wait for phase 0; at the end it does not."""
+    seen = {j.verdict for j in judge(facts(edit(stored("grouped_gemm_wgrad"))), "MBR202")}
+    assert expected in seen
+    assert (Verdict.VIOLATED in seen) == (expected is Verdict.VIOLATED)

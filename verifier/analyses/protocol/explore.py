@@ -27,8 +27,9 @@ class Protocol:
     """Runs of a kernel, sorted by what they are evidence of.
 
     `runs` ended and exercise what verdicts rest on, the base run first. `corners` ended too, with less work (zero trips
-    of some loop); `partial` runs lack an input at some point, what came before is real. `hangs` got stuck although
-    every input was known and no run that ended covers what they did. `reason` says why there is no base run.
+    of some loop); `last` are those at the end of the grid. `partial` runs lack an input at some point, what came before
+    is real. `hangs` got stuck although every input was known and no run that ended covers what they did. `reason` says
+    why there is no base run.
     """
 
     def __init__(self, model: KernelModel, search: Search | None, tried: list[Machine], reason: str) -> None:
@@ -37,14 +38,16 @@ class Protocol:
         self.steps = sum(run.time for run in tried)
         self.bytes: Bytes | None = search.bytes if search is not None else None
         ended = sorted(search.ended(), key=lambda run: run.sized, reverse=True) if search is not None else []
-        self.runs = tuple(run for run in ended if run.worked >= ended[0].worked)
+        self.last = tuple(run for run in ended if run.script.last)
+        base = [run for run in ended if not run.script.last]
+        self.runs = tuple(r for r in base if r.worked >= base[0].worked or r.worked - base[0].worked)
         self.corners = tuple(run for run in ended if run not in self.runs)
         made = search.runs if search is not None else []
         self.recurrence = search.recurrence if search is not None else None
         self.drained = search is not None and search.drained
         self.needed = _CONFIRMED if search is not None and search.second is not None else 1
         self.partial = tuple(run for run in made if run.problem is not None and run.time <= run.limit)
-        stuck = [run for run in tried if run.problem is None and run.stuck]
+        stuck = [run for run in tried if run.problem is None and run.stuck and not run.script.last]
         alone = [run for run in stuck if not any(run.worked <= other.worked for other in ended)]
         self.hangs = tuple(sorted(alone, key=merit, reverse=True))
 
@@ -75,26 +78,39 @@ class Protocol:
     @cached_property
     def wait_faults(self) -> tuple[tuple[Machine, WaitFault], ...]:
         """Waits that do not mean one phase in every schedule."""
-        return tuple(self.confirmed(lambda run: {(f.wait.instr, f.wait.warp): f for f in wait_faults(run)}))
+        return tuple(
+            {
+                key: found
+                for group, needed in ((self.last, _CONFIRMED), (self.runs, self.needed))
+                for key, found in agreed_by_key(group, _faults, needed).items()
+            }.values()
+        )
 
     @cached_property
     def early(self) -> tuple[tuple[Machine, Early], ...]:
         """Signals that may land in another phase than the one they are meant for."""
         return tuple(
-            found for group in self._groups() for found in agreed(group, lambda run: run.signals.early, self.needed)
+            found
+            for group in self._groups()
+            for found in agreed(group, lambda run: run.signals.early, self._enough(group))
         )
 
     @cached_property
     def excess(self) -> tuple[tuple[Machine, Excess], ...]:
         """Arrivals beyond a barrier's count."""
         return tuple(
-            found for group in self._groups() for found in agreed(group, lambda run: run.signals.excess, self.needed)
+            found
+            for group in self._groups()
+            for found in agreed(group, lambda run: run.signals.excess, self._enough(group))
         )
 
     def _groups(self) -> list[tuple[Machine, ...]]:
-        """Runs that must agree before something is reported: the base runs, and those that got stuck."""
+        """Runs that must agree before something is reported: the base runs, those that got stuck, the grid's end."""
         stuck = self.hangs if self.hang is not None and not self.guessed_cluster else ()
-        return [group for group in (self.runs, stuck) if group]
+        return [group for group in (self.runs, stuck, self.last) if group]
+
+    def _enough(self, group: tuple[Machine, ...]) -> int:
+        return _CONFIRMED if group is self.last else self.needed
 
     def unreached(self, *kinds: Kind) -> list[Event]:
         """Events of these kinds that some warp can execute as far as the code tells, but no run came to."""
@@ -155,6 +171,13 @@ class Protocol:
 
 
 def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], needed: int) -> list[tuple[Machine, V]]:
+    """What at least `needed` runs show, each with the first run that does."""
+    return list(agreed_by_key(runs, shows, needed).values())
+
+
+def agreed_by_key(
+    runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], needed: int
+) -> dict[K, tuple[Machine, V]]:
     """What at least `needed` runs show, by key, each with the first run that does."""
     first: dict[K, tuple[Machine, V]] = {}
     count: Counter[K] = Counter()
@@ -162,7 +185,11 @@ def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], n
         for key, value in shows(run).items():
             first.setdefault(key, (run, value))
             count[key] += 1
-    return [found for key, found in first.items() if count[key] >= needed]
+    return {key: found for key, found in first.items() if count[key] >= needed}
+
+
+def _faults(run: Machine) -> dict[tuple[int, tuple[int, int]], WaitFault]:
+    return {(fault.wait.instr, fault.wait.warp): fault for fault in wait_faults(run)}
 
 
 def analyse(model: KernelModel) -> Protocol:

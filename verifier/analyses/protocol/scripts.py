@@ -20,7 +20,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
     `scalar` is the value of every parameter word of up to 4 bytes unless `named` has (parameter, byte offset) -> value;
     `step` is what global words count up by; `tiles` is how many work items a scheduler hands out after the first;
-    `grid` is the number of clusters along each axis.
+    `grid` is the number of clusters along each axis; `last` puts the cluster under test at the end of the grid, where
+    work may be short or none, instead of at its start.
     """
 
     scalar: int
@@ -28,6 +29,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     tiles: int
     grid: tuple[int, int, int] = (1, 1, 1)
     named: tuple[tuple[tuple[str, int], int], ...] = ()
+    last: bool = False
 
     def with_value(self, key: tuple[str, int], value: int) -> Script:
         named = {**dict(self.named), key: value}
@@ -39,7 +41,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         parts = [f"parameters = {self.scalar}"]
         parts += [f"{_short(name)}+{offset} = {value}" for (name, offset), value in self.named]
         x, y, z = self.grid
-        parts.append(f"grid of {x * y * z} clusters")
+        parts.append(f"grid of {x * y * z} clusters{', the last of them' if self.last else ''}")
         return ", ".join(parts)
 
     def parameter(self, name: str, offset: int, width: int, ordinal: int) -> Scalar:

@@ -16,6 +16,7 @@ from verifier.analyses.protocol.transactions import Bytes, balance_bytes
 
 STEP_LIMIT = 120_000  # of one run
 STEP_BUDGET = 700_000  # of the search under one cluster shape
+REACH_BUDGET = 200_000  # of reaching code that the best run does not come to
 WANTED_PHASES = 4  # twice round the parity
 
 # What is tried. Small parameters and large grids make short runs, so they come first.
@@ -25,6 +26,7 @@ _BETWEEN = (64, 32, 16, 4)
 _RAISED = (640, 128, 2048)
 _FIRST_LIMIT = 80_000
 _SHORT = 20_000
+_REACH_LIMIT = 40_000
 _CORNERS = 6
 _DRAINED = 4  # the longest period for which each way out of the loop is run
 _MANY = 24  # work items, enough for the rings of all kernels seen to come back to their start
@@ -71,7 +73,7 @@ class Search:
         if best is None:
             return
         self.bytes = balance_bytes(best)
-        if not self._complete(best):
+        if not covers(best):
             best = self._climb(best)
             self.bytes = balance_bytes(best)
         if best.sized != self.sized:
@@ -82,7 +84,9 @@ class Search:
                 self.second = again
                 break
         short = min((r for r in self.ended() if r.worked >= best.worked), key=lambda r: r.time)
+        self._reach(best)
         self._visit_corners(best, short.script)
+        self._visit_last(best.script)
         self._watch(best)
 
     def _watch(self, best: Machine) -> None:
@@ -98,7 +102,7 @@ class Search:
             self._spent += run.time
             self.recurrence = find(run, recorder) if run.ended else None
             if self.recurrence is not None:
-                if self.recurrence.period <= _DRAINED:
+                if self.recurrence.period <= _DRAINED and run.time * self.recurrence.period <= STEP_LIMIT:
                     self._drain(script, head, self.recurrence.period)
                 return
 
@@ -157,19 +161,30 @@ class Search:
         return best
 
     def _climb(self, best: Machine) -> Machine:
-        """Raise one parameter at a time while that brings more barriers round or more of the code to run."""
+        """Raise one parameter at a time while that brings more barriers round."""
         for value in _RAISED:
             for key in self.knobs():
-                enough = STEP_BUDGET if not covers(best) else STEP_BUDGET // 3
-                if self._spent > enough or self._complete(best):
+                if self._spent > STEP_BUDGET or covers(best):
                     return best
                 run = self._raise(best, key, value)
                 if run.ended and merit(run) > merit(best):
                     best = run
         return best
 
-    def _complete(self, run: Machine) -> bool:
-        return covers(run) and run.worked >= self.code.feasible
+    def _reach(self, best: Machine) -> None:
+        """Raise one parameter at a time, with little work, while code is left that no run has come to."""
+        limit = self._spent + REACH_BUDGET
+        seen: frozenset[int] = frozenset().union(*(run.worked for run in self.ended()))
+        script = msgspec.structs.replace(best.script, grid=(_GRIDS[0], 1, 1))
+        for value in _RAISED:
+            for key in self.knobs():
+                if self._spent > limit or seen >= self.code.feasible:
+                    return
+                run = self.attempt(script.with_value(key, value), _REACH_LIMIT)
+                if run.ended and run.worked - seen:
+                    seen |= run.worked
+                    self.attempt(msgspec.structs.replace(run.script, step=_STEP + 128))
+                    script = run.script
 
     def _raise(self, best: Machine, key: tuple[str, int], value: int) -> Machine:
         """One parameter raised; with the largest grid when that gets too long."""
@@ -201,6 +216,13 @@ class Search:
                 for script in self._variations(short):
                     self.attempt(script.with_value(key, 0))
                     break
+
+    def _visit_last(self, script: Script) -> None:
+        """The cluster at the end of the grid, where a static schedule leaves little work or none."""
+        x, y, z = script.grid
+        for grid in dict.fromkeys((_GRIDS[0], 2 * _GRIDS[0], x, x + x // 2)):
+            if self._spent < 2 * STEP_BUDGET:
+                self.attempt(msgspec.structs.replace(script, grid=(grid, y, z), last=True))
 
 
 def merit(run: Machine) -> Score:

@@ -90,8 +90,9 @@ class Start:
         for axis, own, extent, clusters in zip("xyz", position, self.cluster, script.grid, strict=True):
             regs[f"cluster_ctaid.{axis}"] = own
             regs[f"cluster_nctaid.{axis}"] = extent
-            regs[f"ctaid.{axis}"] = own
-            regs[f"clusterid.{axis}"] = 0
+            cluster = clusters - 1 if script.last else 0
+            regs[f"ctaid.{axis}"] = cluster * extent + own
+            regs[f"clusterid.{axis}"] = cluster
             regs[f"nctaid.{axis}"] = clusters * extent
             regs[f"nclusterid.{axis}"] = clusters
         return regs
