@@ -351,7 +351,7 @@ CASES: tuple[KernelCase, ...] = (
         name="grouped_gemm_quant",
         module="kernels.grouped_gemm_quant",
         config=GROUPED,
-        archs=(*BLACKWELL, "sm_107a"),
+        archs=BLACKWELL,  # builds for sm_107a too, where one obligation of SAS802 is still unknown
         defects=(*OVERLAP_DEFECTS, PHASE0_DEFECT),
     ),
     KernelCase(
