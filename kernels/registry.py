@@ -185,7 +185,7 @@ ACQUIRE_DEFECTS = (
     Defect("no-acquire", "PRX401", "loads through maps that no warp has acquired", "kernels.ring"),
     Defect("acquire-in-one-warp", "PRX401", "loads through a map that another warp has acquired", "kernels.ring"),
     Defect("acquire-wrong-slot", "PRX401", "loads through a map beside the one that was acquired", "kernels.ring"),
-    Defect("acquire-every-tile", "PRF606", "acquires a map again for each tile of its expert"),
+    Defect("acquire-every-tile", "PRF608", "acquires a map again for each tile of its expert"),
 )
 STORE_ACQUIRE_DEFECT = Defect(
     "no-store-acquire", "PRX401", "stores through a map that was not acquired", "kernels.stores"
