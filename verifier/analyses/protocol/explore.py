@@ -37,9 +37,11 @@ class Protocol:
         self.reason = reason
         self.steps = sum(run.time for run in tried)
         self.bytes: Bytes | None = search.bytes if search is not None else None
-        ended = sorted(search.ended(), key=lambda run: run.sized, reverse=True) if search is not None else []
+        best = search.best if search is not None else None
+        ended = search.ended() if search is not None else []
         self.last = tuple(run for run in ended if run.script.last)
-        base = [run for run in ended if not run.script.last]
+        first = [best] if best is not None and best.ended else ended[:1]
+        base = [*first, *(run for run in ended if not run.script.last and run not in first)]
         self.runs = tuple(r for r in base if r.worked >= base[0].worked or r.worked - base[0].worked)
         self.corners = tuple(run for run in ended if run not in self.runs)
         made = search.runs if search is not None else []

@@ -44,6 +44,7 @@ class Search:
         self.start = start
         self.runs: list[Machine] = []
         self.bytes: Bytes | None = None
+        self.best: Machine | None = None  # the run that verdicts rest on
         self.recurrence: Recurrence | None = None
         self.drained = False  # every way out of the recurring loop has been run
         self.second: Machine | None = None  # a run like the best one, with other numbers
@@ -76,8 +77,7 @@ class Search:
         if not covers(best):
             best = self._climb(best)
             self.bytes = balance_bytes(best)
-        if best.sized != self.sized:
-            self.attempt(best.script)
+        self.best = best if best.sized == self.sized else self.attempt(best.script)
         for script in self._variations(best.script):
             again = self.attempt(script)
             if again.ended and again.worked >= best.worked:
@@ -95,7 +95,7 @@ class Search:
         if head is None or self.bytes is None:
             return
         longer = Script(scalar=_MANY, step=_STEP, tiles=_MANY, grid=best.script.grid)
-        for script in (best.script, longer):
+        for script in (best.script, longer) if best.time <= STEP_LIMIT // 2 else (best.script,):
             recorder = Recorder(head)
             run = Machine(self.code, self.start, script, self.bytes.boxes, STEP_LIMIT, recorder)
             run.run()
@@ -222,7 +222,7 @@ class Search:
         x, y, z = script.grid
         for grid in dict.fromkeys((_GRIDS[0], 2 * _GRIDS[0], x, x + x // 2)):
             if self._spent < 2 * STEP_BUDGET:
-                self.attempt(msgspec.structs.replace(script, grid=(grid, y, z), last=True))
+                self.attempt(msgspec.structs.replace(script, grid=(grid, y, z), last=True), _REACH_LIMIT)
 
 
 def merit(run: Machine) -> Score:
