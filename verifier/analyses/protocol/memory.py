@@ -43,6 +43,8 @@ class SharedWords:
 
     def forget(self, low: int, high: int, why: Unknown) -> None:
         """Bytes [low, high) are overwritten with something unknown."""
-        for word in range(low >> 2, (high + 3) >> 2):
-            if word in self._words:
-                self._words[word] = why
+        first, last = low >> 2, (high + 3) >> 2
+        known = self._words
+        for word in range(first, last) if last - first < len(known) else [w for w in known if first <= w < last]:
+            if word in known:
+                known[word] = why

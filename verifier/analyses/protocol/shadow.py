@@ -42,7 +42,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 _Key = tuple[int, int, int, int, int, bool]
-_PAGE = 13  # bits of an address that pages leave out
+_PAGE = 12  # bits of an address that pages leave out
 _Entries = dict[_Key, Access]
 
 

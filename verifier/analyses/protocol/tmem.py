@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from verifier.analyses.protocol.machine import Machine
 
 COLUMNS = 512
+_NEAR = 32  # signals after a load among which the one that gives its columns away is looked for
 ALL_QUARTERS = 0b1111
 
 
@@ -162,9 +164,15 @@ class Tmem:
         """Note the signal after the load that the writer waited for, or else the first it knows of."""
         released = self._machine.warps[load.warp].released
         first = bisect_left(released, load.issued, key=lambda r: r.epoch)
-        seen = [r for r in released[first:] if self._seen(r, warp.clock)]
         waited = self._machine.signals.waited
-        chosen = next((r for r in seen if (warp.name, r.component) in waited), seen[0] if seen else None)
+        chosen = None
+        for release in islice(released, first, first + _NEAR):
+            if not self._seen(release, warp.clock):
+                continue
+            chosen = chosen or release
+            if (warp.name, release.component) in waited:
+                chosen = release
+                break
         if chosen is not None:
             key = (chosen.instr, load.warp, load.instr, write.instr)
             self.handovers[key] = Handover(chosen.instr, load.warp, load.instr, write.instr)
