@@ -49,3 +49,9 @@ def test_a_funnel_shift_names_its_halves() -> None:
     left, right = (instr.assigns for instr in function.instrs[:2])
     assert left == (Assign("d", "shf_l", 32, (Reg("a"), Const(3), Reg("b"))),)
     assert right == (Assign("d", "shf_r", 32, (Reg("a"), Reg("n"), Reg("b"))),)
+
+
+def test_a_negative_immediate_of_an_unsigned_wide_product_is_zero_extended() -> None:
+    """NVRTC divides by 3 like this."""
+    function = lower(".reg .b32 a;\n.reg .b64 d;\nmul.wide.u32 d, a, -1431655765;")
+    assert function.instrs[0].assigns == (Assign("d", "mul", 64, (Reg("a"), Const(2863311531))),)

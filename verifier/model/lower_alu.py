@@ -169,7 +169,12 @@ def _wide(op: PtxOp, dst: str, width: int, args: list[Arg]) -> list[Assign] | No
         return None
     if _signed(op) == "s":
         return [Assign(dst, "mul_wide_s", 2 * width, (args[0], args[1], Const(width)))]
-    return [Assign(dst, "mul", 2 * width, tuple(args))]
+    return [Assign(dst, "mul", 2 * width, tuple(_zero_extended(arg, width) for arg in args))]
+
+
+def _zero_extended(arg: Arg, width: int) -> Arg:
+    """An immediate of an unsigned type may be written as a negative number."""
+    return Const(arg.value & (1 << width) - 1) if isinstance(arg, Const) and isinstance(arg.value, int) else arg
 
 
 def _setp(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
