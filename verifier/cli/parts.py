@@ -182,7 +182,7 @@ def _parse(raw: Raw, options: LoadOptions) -> Parts:
     sass, nvdisasm = _sass(raw)
     if nvdisasm:
         toolchain["nvdisasm"] = nvdisasm
-    arch = _target(sass.source.name, sass.statements) if sass else ptx_arch
+    arch = _machine(sass, cubin.arch if cubin else ptx_arch) if sass else ptx_arch
     known = msgspec.structs.asdict(raw.meta.toolchain) if raw.meta else {}
     toolchain = {key: value for key, value in (known | toolchain).items() if value}
     return Parts(
@@ -238,6 +238,12 @@ def _sass(raw: Raw) -> tuple[SassFile | None, str]:
 
     listing = disassemble(raw.cubin, name=raw.cubin_name)
     return parse_sass(Source(raw.cubin_name, listing.text)), listing.nvdisasm
+
+
+def _machine(sass: SassFile, otherwise: str) -> str:
+    """The architecture of a listing. That of an older cubin (ptxas 12.9 for sm_90a) has flags in place of `.target`."""
+    named = any(isinstance(s, SassDirective) and s.name == ".target" for s in sass.statements)
+    return otherwise if otherwise and not named else _target(sass.source.name, sass.statements)
 
 
 def _target(name: str, statements: tuple[object, ...]) -> str:

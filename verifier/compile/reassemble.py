@@ -21,7 +21,8 @@ def reassemble(artifacts: Artifacts, tool: Tool, *, limits: Limits) -> Artifacts
     if artifacts.ptx is None:
         raise CompileError("there is no PTX to assemble", where=meta.name)
     made = assemble(artifacts.ptx, meta.arch, name=meta.name, tool=tool, limits=limits)
-    toolchain = msgspec.structs.replace(meta.toolchain, assembler=made.assembler, ptxas=tool.version)
+    assembler = made.assembler or f"ptxas {tool.version}"  # older cubins do not name their assembler
+    toolchain = msgspec.structs.replace(meta.toolchain, assembler=assembler, ptxas=tool.version)
     listing = disassemble(made.cubin, name=meta.name)
     return msgspec.structs.replace(
         artifacts,

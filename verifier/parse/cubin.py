@@ -29,6 +29,8 @@ _PTX_SECTION = ".nv_debug_ptx_txt"
 _SYMBOL = struct.Struct("<IBB10xQ")
 _FUNCTION = 2
 _STO_CUDA_ENTRY = 0x10
+_ABI = 8
+_EF_CUDA_ACCELERATORS = 0x800  # as nvdisasm names it in `.headerflags`
 _COMPAT_ACCELERATED = 0x09  # .nv.compat attribute: 1 for a target like sm_100a
 
 _TABLE_BANKS = (2,)  # where ptxas puts the targets of a switch
@@ -173,7 +175,7 @@ def _read(elf: ELFFile) -> CubinInfo:
         if symbol.kind == _FUNCTION and symbol.other & _STO_CUDA_ENTRY
     )
     return CubinInfo(
-        arch=_arch(elf["e_flags"], options, _data(sections, ".nv.compat")),
+        arch=_arch(elf, options, _data(sections, ".nv.compat")),
         assembler=f"{tool} {version}".strip(),
         options=options,
         kernels=kernels,
@@ -295,8 +297,14 @@ def _text(data: bytes, offset: int) -> str:
     return data[offset : data.index(b"\0", offset)].decode("utf-8", "replace")
 
 
-def _arch(flags: int, options: str, compat: bytes) -> str:
-    """The number is in the header flags, the letter in the assembler's options or, without them, in `.nv.compat`."""
+def _arch(elf: ELFFile, options: str, compat: bytes) -> str:
+    """The number is in the header flags, the letter in the assembler's options or, without them, in `.nv.compat`.
+
+    Before ABI version 8 (ptxas 12.9 still writes 7 for sm_90a) number and letter are other bits of the flags.
+    """
+    flags = elf["e_flags"]
+    if elf["e_ident"]["EI_ABIVERSION"] < _ABI:
+        return f"sm_{flags & 0xFF}{'a' if flags & _EF_CUDA_ACCELERATORS else ''}"
     number = flags >> 8 & 0xFF
     words = options.split()
     for option, value in itertools.pairwise(words):
