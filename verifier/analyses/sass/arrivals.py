@@ -8,10 +8,13 @@ for the warp, whatever lanes are active.
 from __future__ import annotations
 
 from verifier.analyses.flow import EventFlow
+from verifier.analyses.sass.order import is_elected
 from verifier.model.cfg import Edge
 from verifier.model.events import Event
 from verifier.model.program import Reg
 from verifier.model.values import WARP, Value, spread
+
+_UNIFORM = "USYNCS"  # sm_107: issued by the uniform datapath, once for the warp
 
 
 def disagreement(ptx: EventFlow, arrive: Event, sass: EventFlow, copy: Event) -> str:
@@ -39,6 +42,8 @@ def disagreement(ptx: EventFlow, arrive: Event, sass: EventFlow, copy: Event) ->
 def lanes(flow: EventFlow, event: Event) -> int | None:
     """Lanes of the warp that execute an event where it is reached: 1, 32, or None for another or an unknown number."""
     stream = flow.stream
+    if event.opcode.startswith(_UNIFORM):
+        return 1
     found: list[int | None] = []
     for guard in stream.function.instrs[event.instr].guards:
         found.append(_count(stream.value(event.instr, Reg(guard.reg)), guard.negated))
@@ -69,11 +74,10 @@ def _way_to(flow: EventFlow, event: Event) -> list[Edge]:
 
 def _count(predicate: Value, negated: bool) -> int | None:
     """Lanes in which a predicate is true; 32 for one that is the same in all lanes, because it is true where one is."""
-    symbol = predicate.base
-    if symbol is not None and symbol.kind == "elect":
-        return WARP - 1 if negated else 1
-    if symbol is not None and symbol.kind == "not" and isinstance(symbol.key[2], Value):
-        return _count(symbol.key[2], not negated)
+    if is_elected(predicate, negated):
+        return 1
+    if is_elected(predicate, not negated):
+        return WARP - 1
     if not predicate.terms:
         true = sum(bool(lane & 1) != negated for lane in spread(predicate.lanes))
         return true or None

@@ -1,8 +1,9 @@
 """Which loops of a stream do work, and which only wait.
 
 A spin loop polls (a barrier, a word in memory, a resource) and does nothing else until the poll succeeds: it is the
-wait itself, not a loop around it. ptxas also makes a loop of an instruction that one elected lane must issue
-(`ELECT; UTCBAR; BRA.U.ANY`); that is a form of the instruction, too. All other loops are hot.
+wait itself, not a loop around it. ptxas also makes a loop of an instruction that one lane must issue
+(`ELECT; UTCBAR; BRA.U.ANY`) or that takes operands from the uniform registers (`R2UR.OR; UTMASTG; BRA.U.ANY`); that is a
+form of the instruction, too. All other loops are hot.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from verifier.model.streams import Stream
 
 # What may stand in a spin loop beside its poll.
 _HARMLESS = frozenset({Kind.CACHE_INVALIDATE, Kind.ERROR_BARRIER, Kind.FENCE, Kind.WARP_SYNC})
+_CHOICES = ("ELECT", "R2UR.OR")  # one lane, or the lanes that agree on the operands
 _SEARCH_LIMIT = 256
 
 
@@ -56,11 +58,18 @@ class Loops:
         return any(kind is LoopKind.SPIN and block in loop.blocks for loop, kind in self.kinds.items())
 
     def _classify(self, loop: Loop) -> LoopKind:
-        cfg, instrs = self._stream.cfg, self._stream.function.instrs
-        backs = [e.src for e in cfg.predecessors[loop.header] if e.src in loop.blocks]
-        if all(".ANY" in instrs[cfg.blocks[block].end - 1].opcode for block in backs):
+        if self._is_elect(loop):
             return LoopKind.ELECT
         return LoopKind.SPIN if self._is_spin(loop) else LoopKind.HOT
+
+    def _is_elect(self, loop: Loop) -> bool:
+        """One block around one instruction of consequence, with a choice of lanes in it and BRA.U.ANY at its end."""
+        if len(loop.blocks) > 1:
+            return False
+        bounds = self._stream.cfg.blocks[loop.header]
+        body = self._stream.function.instrs[bounds.start : bounds.end]
+        events = len(list(self._events(loop)))
+        return ".ANY" in body[-1].opcode and any(i.opcode.startswith(_CHOICES) for i in body) and events <= 1
 
     def _is_spin(self, loop: Loop) -> bool:
         polled: set[int] = set()

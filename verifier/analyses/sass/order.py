@@ -21,6 +21,8 @@ import msgspec
 from verifier.analyses.flow import EventFlow
 from verifier.model.cfg import Edge
 from verifier.model.events import Event
+from verifier.model.program import Reg
+from verifier.model.values import Value
 
 _GuardKey = tuple[tuple[int, bool], ...]
 Classes = Callable[[Event], Sequence[int]]  # numbers of the classes that an event is an execution of
@@ -84,12 +86,16 @@ class Traces:
         return None
 
     def _guard(self, event: Event) -> _GuardKey:
-        """Predicate values under which the event runs; empty when it always does."""
+        """Predicate values under which the event runs; empty when it always does, if only in the elected lane."""
         if self._flow.certain(event):
             return ()
         stream = self._flow.stream
         reads = stream.ssa.reads[event.instr]
-        return tuple((reads[g.reg].id, g.negated) for g in stream.function.instrs[event.instr].guards)
+        return tuple(
+            (reads[g.reg].id, g.negated)
+            for g in stream.function.instrs[event.instr].guards
+            if not is_elected(stream.value(event.instr, Reg(g.reg)), g.negated)
+        )
 
     def _mark(self, instr: int, bits: dict[tuple[int, _GuardKey], int]) -> int:
         mask = 0
@@ -121,6 +127,16 @@ class Traces:
                     at_start[edge.dst] = merged
                     work.append(edge.dst)
         return before
+
+
+def is_elected(predicate: Value, negated: bool) -> bool:
+    """Whether a predicate is true in the lane that `elect.sync` chose: in one lane, whenever control comes by."""
+    symbol = predicate.base
+    if symbol is None:
+        return False
+    if symbol.kind == "not" and isinstance(symbol.key[2], Value):
+        return is_elected(symbol.key[2], not negated)
+    return symbol.kind == "elect" and not negated
 
 
 class Displaced(msgspec.Struct, frozen=True):
