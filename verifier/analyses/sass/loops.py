@@ -2,7 +2,7 @@
 
 A spin loop polls (a barrier, a word in memory, a resource) and does nothing else until the poll succeeds: it is the
 wait itself, not a loop around it. ptxas also makes a loop of an instruction that one lane must issue
-(`ELECT; UTCBAR; BRA.U.ANY`) or that takes operands from the uniform registers (`R2UR.OR; UTMASTG; BRA.U.ANY`); that is a
+(`ELECT; UTCBAR; BRA.U.ANY`) or that takes operands from uniform registers (`R2UR.OR; UTMASTG; BRA.U.ANY`); that is a
 form of the instruction, too. All other loops are hot.
 """
 
