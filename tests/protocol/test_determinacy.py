@@ -118,3 +118,62 @@ def test_copies_complete_their_bytes_before_the_phase_does() -> None:
     assert violated(fragment(source.format(early=""))) == set()
     assert violated(fragment(source.format(early="ld.shared.b32 r4, [buf+2044];"))) == {"MEM401"}
     assert violated(fragment(source.format(early="ld.shared.b32 r4, [buf+2048];"))) == set()
+
+
+@pytest.mark.parametrize(("drop", "stuck"), [("mbarrier.arrive_drop", False), ("mbarrier.arrive", True)])
+def test_a_dropped_arrival_is_not_expected_again(drop: str, stuck: bool) -> None:
+    kernel = fragment(
+        f"""
+        mov.u32 r4, %tid.x; setp.ne.u32 q2, r4, 0;
+        @q2 bra READY;
+        mbarrier.init.shared::cta.b64 [bar], 2;
+        READY: bar.sync 0;
+        warp 0:
+        elect.sync _|q, -1;
+        @q {drop}.shared::cta.b64 _, [bar];
+        warp 1:
+        elect.sync _|q, -1;
+        @q mbarrier.arrive.shared::cta.b64 _, [bar];
+        W0: {WAIT}, [bar], 0; @!p bra W0;
+        @q mbarrier.arrive.shared::cta.b64 _, [bar];
+        W1: {WAIT}, [bar], 1; @!p bra W1;
+        """,
+        init=False,
+    )
+    assert ("CTL703" in violated(kernel)) == stuck
+
+
+def test_what_is_not_followed_leaves_all_open() -> None:
+    source = f"""
+        warp 0:
+        {ELECT}[bar];
+        {{more}}
+        warp 1:
+        W1: {WAIT}, [bar], 0; @!p bra W1;
+        """
+    assert {j.verdict for j in judge(fragment(source.format(more="")), "CTL703")} == {Verdict.PROVED}
+    (judgement,) = judge(fragment(source.format(more="fabric.submit.commit_group;")), "CTL703")
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "fabric.submit" in judgement.reason
+
+
+def test_a_copy_to_a_peer_reads_its_source_until_the_peer_knows_it_complete() -> None:
+    source = f"""
+        cluster 2
+        warp 0:
+        mov.u32 r4, %cluster_ctarank;
+        xor.b32 r5, r4, 1;
+        mov.b32 r6, bar; mapa.shared::cluster.u32 r6, r6, r5;
+        mov.b32 r7, buf2; mapa.shared::cluster.u32 r7, r7, r5;
+        mov.b32 r8, buf;
+        elect.sync _|q, -1;
+        @q mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 2048;
+        @q cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [r7], [r8], 2048, [r6];
+        W0: {WAIT}, [bar], 0; @!p bra W0;
+        {{sync}}
+        st.shared.b32 [buf], r1;
+        barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+        """
+    both = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+    assert violated(fragment(source.format(sync=both))) == set()
+    assert violated(fragment(source.format(sync=""))) == {"MEM401"}

@@ -57,6 +57,7 @@ def _arrive(code: Code, instr: Instr, event: Event) -> Step:
     where, count = _barrier(code, event), _scalar(code, event, "count")
     size = _scalar(code, event, "size") if event.size is not None else None
     results = _results(code, instr)
+    drops = event.opcode.startswith("mbarrier.arrive_drop")
     index = instr.index
 
     def step(fiber: Fiber) -> None:
@@ -68,6 +69,8 @@ def _arrive(code: Code, instr: Instr, event: Event) -> Step:
                 machine.signals.expect(fiber.warp, barrier, size.one(fiber) * lanes, index)
             for slot in results:
                 fiber.regs[slot] = barrier.current
+            if drops:
+                barrier.count -= times * lanes  # from the next phase on
             machine.signals.arrive(fiber.warp, barrier, times * lanes, index)
 
     return step

@@ -162,18 +162,22 @@ def _bulk_load(code: Code, instr: Instr, event: Event) -> Step:
     size = scalar(code.layout, event.size, f"the size of the copy at PTX line {_line(event)}")
     mask = scalar(code.layout, event.mask, f"the CTA mask of the copy at PTX line {_line(event)}")
     pair = event.has("cta_group::2")
+    between = event.kind is Kind.BULK_PEER
     index = instr.index
 
     def step(fiber: Fiber) -> None:
         machine = fiber.machine
         addresses, barriers = where.by_address(fiber), target.by_address(fiber)
         key = source.value(fiber) if source is not None else 0
+        read: dict[int, int] = {}
+        if between and isinstance(key, int):
+            read = machine.traffic.bulk_read(fiber.warp, key, _bytes(size, fiber), index)
         for (address, lanes), (barrier, _) in zip(addresses, barriers * len(addresses), strict=False):
             leads = pair and (fiber.warp.cta & 1 == 0 or barrier >> RANK_SHIFT != fiber.warp.cta)
             pairs = _multicast(machine, address, barrier, mask, fiber, leads)
             for to, signal in pairs:
                 for _ in range(lanes):
-                    machine.traffic.bulk_load(fiber.warp, to, signal, _bytes(size, fiber), key, index)
+                    machine.traffic.bulk_load(fiber.warp, to, signal, _bytes(size, fiber), key, index, read)
 
     return step
 

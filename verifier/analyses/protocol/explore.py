@@ -16,6 +16,9 @@ from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
+from verifier.model.lower_ptx import Resolved
+from verifier.model.program import FlowKind, Instr
+from verifier.parse import ptx_ast as ast
 
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))
 K = TypeVar("K", bound=Hashable)
@@ -165,7 +168,8 @@ class Protocol:
     @property
     def _rounds(self) -> str:
         if self.recurrence is None:
-            return ""
+            most = max(self.base.heads.values(), default=0) if self.base is not None else 0
+            return f"up to {most} rounds; " if most else ""
         period = self.recurrence.period
         if self.drained or period == 1:
             return f"any number of rounds (the state comes back after {period}); "
@@ -200,6 +204,9 @@ def analyse(model: KernelModel) -> Protocol:
         return Protocol(model, None, [], "no mbarrier")
     if model.shape.block is None:
         return Protocol(model, None, [], "the block size is not known (--block)")
+    hidden = _hidden(model)
+    if hidden:
+        return Protocol(model, None, [], hidden)
     code = Code(model)
     tried: list[Machine] = []
     best: Search | None = None
@@ -211,6 +218,29 @@ def analyse(model: KernelModel) -> Protocol:
             best, tried = search, search.runs
             break
     return Protocol(model, best, tried, "" if best is not None else _why(tried))
+
+
+def _hidden(model: KernelModel) -> str:
+    """Why the kernel may do something to its barriers that is not seen; empty when it cannot."""
+    unknown = next((e for e in model.events if e.kind is Kind.UNKNOWN), None)
+    if unknown is not None:
+        return f"{unknown.opcode} at PTX line {unknown.location.ptx_line} is not known"
+    for instr in model.function.instrs:
+        if instr.flow.kind is FlowKind.CALL:
+            name = _callee(instr)
+            if not any(word in name for word in _HARMLESS):
+                return f"the call of {name} at PTX line {instr.location.ptx_line} is not followed"
+    return ""
+
+
+_HARMLESS = ("printf", "assertfail", "__nv_")
+
+
+def _callee(instr: Instr) -> str:
+    resolved = instr.origin
+    assert isinstance(resolved, Resolved)
+    names = [operand.text for operand in resolved.statement.operands if isinstance(operand, ast.Name)]
+    return names[0] if names else "a function"
 
 
 def _clusters(model: KernelModel) -> tuple[Dims, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
+from verifier.analyses.protocol.clocks import Clock
 from verifier.analyses.protocol.fiber import Fiber, Warp
 from verifier.analyses.protocol.shadow import Access, ByteShadow, Conflict
 from verifier.analyses.protocol.values import Lanes, LaneValue, Parts, Scalar, Unknown, pick
@@ -76,7 +77,10 @@ class Traffic:
 
     # asynchronous agents
 
-    def bulk_load(self, warp: Warp, to: int, signal: int, size: int | None, source: LaneValue, instr: int) -> None:
+    def bulk_load(
+        self, warp: Warp, to: int, signal: int, size: int | None, source: LaneValue, instr: int, read: Clock
+    ) -> None:
+        """A bulk copy into shared memory; its completion also tells `read`, that its source has been read."""
         barrier = self._machine.signals.barrier(signal)
         box = None
         if size is None:
@@ -87,7 +91,15 @@ class Traffic:
         if size is not None:
             self._machine.memory.forget(to, to + size, _COPIED)
             self._record(warp, to, size, True, instr, component, done, None)
-        self._machine.signals.deliver(warp, barrier, size, instr, {component: done}, box)
+        self._machine.signals.deliver(warp, barrier, size, instr, {component: done, **read}, box)
+
+    def bulk_read(self, warp: Warp, source: int, size: int | None, instr: int) -> Clock:
+        """A copy to a peer reads its source; its completion tells that this is over: the clock that says so."""
+        component = self._machine.components.get("peer copy", warp.name)
+        done = self._count(component)
+        if size is not None:
+            self._record(warp, source, size, False, instr, component, done, None)
+        return {component: done}
 
     def _count(self, component: int) -> int:
         count = self._counts[component] = self._counts.get(component, 0) + 1
