@@ -101,3 +101,17 @@ def test_an_address_that_cannot_be_computed_is_unknown_only_without_a_fence() ->
     loaded = "ld.global.b32 r4, [gp]; st.shared.b32 [r4], r1;"
     assert verdicts("warp 0:", loaded, ISSUE, STORE.format("buf")) == [Verdict.UNKNOWN]
     assert verdicts("warp 0:", loaded, FENCE, ISSUE, STORE.format("buf")) == [Verdict.PROVED]
+
+
+@pytest.mark.parametrize(
+    ("signal", "wait", "expected"),
+    [
+        ("bar.sync 1, 64;", "bar.sync 1, 64;", Verdict.PROVED),
+        (ARRIVE, WAIT, Verdict.PROVED),
+        ("", "", Verdict.VIOLATED),
+        (ARRIVE, "", Verdict.VIOLATED),
+        ("", WAIT, Verdict.VIOLATED),
+    ],
+)
+def test_the_issuer_waits_for_the_other_writers(signal: str, wait: str, expected: Verdict) -> None:
+    assert verdicts("warp 0:", wait, STORE.format("buf"), "warp 1:", WRITE, FENCE, signal) == [expected]

@@ -7,28 +7,18 @@ its warp waits for a later one of the writer, may see what stood there before.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
-
 import msgspec
 
-from verifier.analyses.counters import Counters
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow, Test
-from verifier.analyses.protocol.slicing import descriptors
+from verifier.analyses.footprints import footprints_of, meet
 from verifier.analyses.threads import threads_of
-from verifier.analyses.visibility import SIGNALS, WAITS, Receiver, Rendezvous, fences_shared, reads_async, writes_shared
+from verifier.analyses.visibility import SIGNALS, WAITS, Receiver, Rendezvous, fences_shared, writes_shared
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
-from verifier.model.program import Reg
 from verifier.model.streams import Stream
-from verifier.model.values import Value
 
-_LEAST_BYTES = 16  # of a bulk copy, and of a row of an operand
-_DESCRIPTOR_ADDRESS = 0x3FFF  # bits 0-13 of a matrix descriptor, in units of 16 bytes (PTX ISA 9.4, 9.7.18.4.1)
 _COPIES = frozenset({Kind.BULK_STORE, Kind.BULK_PEER})
-
-Ranges = tuple[tuple[int, int], ...]  # sorted, [start, end)
 
 
 class Handover(msgspec.Struct, frozen=True):
@@ -49,9 +39,7 @@ class AsyncReads:
     def __init__(self, facts: KernelFacts, model: KernelModel) -> None:
         self._model = model
         self._rendezvous = Rendezvous(facts, model)
-        self._counters = {id(s): Counters(s, list(self._values(s))) for s in model.streams}
-        self._starts = sorted(set(self._known_starts()))
-        self._ranges: dict[tuple[int, int], Ranges | None] = {}
+        self._footprints = footprints_of(facts, model)
         self._unfenced: dict[int, dict[int, list[Event]]] = {}
         self._waits: dict[tuple[int, int, int], frozenset[int]] = {}
 
@@ -63,15 +51,15 @@ class AsyncReads:
 
     def feeding(self, stream: Stream, read: Event) -> tuple[list[tuple[Stream, Event]], list[tuple[Stream, Event]]]:
         """(writes that a read may read, writes of which that cannot be told), each with who writes."""
-        mine = self.read_ranges(stream, read)
+        mine = self._footprints.read(stream, read)
         found: list[tuple[Stream, Event]] = []
         blind: list[tuple[Stream, Event]] = []
         for writer in self._model.streams:
             for write in self.writes(writer):
-                theirs = self.write_ranges(writer, write)
+                theirs = self._footprints.written(writer, write)
                 if theirs is None or mine is None:
                     blind.append((writer, write))
-                elif _meet(mine, theirs):
+                elif meet(mine, theirs):
                     found.append((writer, write))
         return found, blind
 
@@ -88,84 +76,6 @@ class AsyncReads:
                     if not self._ordered(stream, read, writer, write):
                         return Handover(writer, write, signal, receiver)
         return None
-
-    # addresses
-
-    def write_ranges(self, stream: Stream, event: Event) -> Ranges | None:
-        """Bytes an event may write, over all lanes and the values of counters."""
-        key = (id(stream), event.instr)
-        if key not in self._ranges:
-            assert event.address is not None
-            starts = self._numbers(stream, event, stream.address(event.instr, event.address))
-            width = max(event.width, 1)
-            self._ranges[key] = None if starts is None else _merged((s, s + width) for s in starts)
-        return self._ranges[key]
-
-    def read_ranges(self, stream: Stream, event: Event) -> Ranges | None:
-        """Bytes an asynchronous read may touch, each up to the next known object; None when they have no number."""
-        key = (id(stream), event.instr)
-        if key not in self._ranges:
-            found: set[int] | None = set()
-            for value in self._read_values(stream, event):
-                starts = self._numbers(stream, event, value)
-                found = None if starts is None or found is None else found | starts
-            self._ranges[key] = None if found is None else _merged((s, self._end(stream, event, s)) for s in found)
-        return self._ranges[key]
-
-    def _numbers(self, stream: Stream, event: Event, value: Value) -> set[int] | None:
-        counters = self._counters[id(stream)]
-        found: set[int] = set()
-        reaching = counters.reaching(event)
-        if not reaching:
-            return None
-        for numbers in reaching:
-            lanes = counters.possible(value, numbers)
-            if lanes is None:
-                return None
-            found |= lanes
-        if event.kind in _COPIES or writes_shared(event):
-            return found
-        return {(n & _DESCRIPTOR_ADDRESS) << 4 for n in found}
-
-    def _end(self, stream: Stream, event: Event, start: int) -> int:
-        """Where a read ends: as the size of a copy says, else where the next known object begins."""
-        size = stream.value(event.instr, event.size).constant if event.size is not None else None
-        if size is not None:
-            return start + size
-        following = bisect_right(self._starts, start)
-        return self._starts[following] if following < len(self._starts) else start + _LEAST_BYTES
-
-    def _read_values(self, stream: Stream, event: Event) -> list[Value]:
-        """Address of the source of a copy, or the descriptors of an MMA's operands."""
-        if event.kind in _COPIES:
-            return [stream.address(event.instr, event.source)] if event.source is not None else []
-        instr = stream.function.instrs[event.instr]
-        names = sorted(descriptors(event, instr))
-        return [_low_word(stream.value(event.instr, Reg(name))) for name in names]
-
-    def _values(self, stream: Stream) -> Iterator[Value]:
-        for event in self.flow(stream).events:
-            if reads_async(event):
-                yield from self._read_values(stream, event)
-            elif writes_shared(event) and event.address is not None:
-                yield stream.address(event.instr, event.address)
-
-    def _known_starts(self) -> Iterator[int]:
-        """Where stages, barriers and slots begin."""
-        for stream in self._model.streams:
-            counters = self._counters[id(stream)]
-            for event in self.flow(stream).events:
-                expr = event.source if event.kind in _COPIES else event.address
-                if event.kind is Kind.BARRIER_INIT:
-                    expr = event.barrier
-                elif event.kind not in (*_COPIES, Kind.BULK_LOAD, Kind.TMEM_ALLOC, Kind.CLC_CANCEL):
-                    continue
-                if expr is not None:
-                    value = stream.address(event.instr, expr)
-                    for numbers in counters.reaching(event):
-                        yield from set(counters.number(value, numbers) or ())
-
-    # order
 
     def _bare(self, stream: Stream) -> dict[int, list[Event]]:
         """Event -> writes of the stream that some path brings there without a fence."""
@@ -206,6 +116,17 @@ class AsyncReads:
 
         return bool(self.flow(stream).may_reach([receiver.wait], stops).get(read.instr))
 
+    def loose(self, stream: Stream, read: Event, writer: Stream, write: Event) -> bool:
+        """Whether a path leads to a copy with no wait for anything that another warp, which writes its source, does.
+
+        Not asked of MMAs: their operands may be refilled by copies between such a write and the read.
+        """
+        if read.kind not in _COPIES or writer is stream or not writer.shares_cta(stream):
+            return False
+        waits = self._gates(stream, writer, write)
+        flow = self.flow(stream)
+        return any(flow.find_path(start, lambda e: e is read, _among(waits)) for start in (None, read))
+
     def _ordered(self, stream: Stream, read: Event, writer: Stream, write: Event) -> bool:
         """Whether the reader, each time, has also waited for a signal that the writer gives after a fence."""
         bare = {i for i, writes in self._bare(writer).items() if write in writes}
@@ -239,33 +160,3 @@ class AsyncReads:
 
 def _among(instrs: frozenset[int]) -> Test:
     return lambda event: event.instr in instrs
-
-
-def _low_word(value: Value) -> Value:
-    """The low half of a descriptor that was put together from two words."""
-    symbol = value.base
-    if symbol is not None and value.lanes == 0 and symbol.kind == "pack" and isinstance(symbol.key[2], Value):
-        return symbol.key[2]
-    return value
-
-
-def _merged(ranges: Iterator[tuple[int, int]]) -> Ranges:
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return tuple(found)
-
-
-def _meet(a: Ranges, b: Ranges) -> bool:
-    i = j = 0
-    while i < len(a) and j < len(b):
-        if a[i][0] < b[j][1] and b[j][0] < a[i][1]:
-            return True
-        if a[i][1] <= b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return False

@@ -25,6 +25,7 @@ from verifier.model.streams import Stream
 from verifier.model.values import Value
 
 _LEAST_BYTES = 16  # of a bulk copy (PTX ISA 9.4, 9.7.10.28.4.1)
+_LAST_BYTES = 1 << 18  # the last object may reach to the end of shared memory
 _STATE_LIMIT = 1_000
 _BULK_WRITES = frozenset({Kind.BULK_LOAD, Kind.CLC_CANCEL})
 
@@ -106,7 +107,7 @@ class Reuses:
             known = stream.value(store.instr, store.size).constant
             return known if known is not None else _LEAST_BYTES
         following = bisect_right(self._starts, start)
-        return self._starts[following] - start if following < len(self._starts) else _LEAST_BYTES
+        return self._starts[following] - start if following < len(self._starts) else _LAST_BYTES
 
     def _written(self, stream: Stream, event: Event, numbers: Numbers) -> tuple[tuple[int, ...], int] | None:
         """(addresses, bytes at each) that an event writes in shared memory; None when they have no number."""

@@ -57,6 +57,7 @@ _FIX = (
     "let every thread that writes execute fence.proxy.async.shared::cta after its writes and before the barrier "
     "(CuTe DSL: cute.arch.fence_view_async_shared())"
 )
+_FIX_ORDER = "put a barrier of writers and issuer between the fence and the read"
 
 
 @rule(code="PRX402", name="async-read-of-unfenced-generic-write", hazard=Hazard.CONTRACT, since="0.1.0")
@@ -76,6 +77,10 @@ def _judge(model: KernelModel, reads: AsyncReads, stream: Stream, read: Event) -
     late = next((h for writer, write in found if (h := reads.late(stream, read, writer, write))), None)
     if late is not None:
         yield _violation(model, reads, stream, read, late)
+        return
+    loose = next(((w, x) for w, x in found if reads.loose(stream, read, w, x)), None)
+    if loose is not None:
+        yield _unordered(model, stream, read, *loose)
         return
     doubt = next((h for writer, write in blind if (h := reads.late(stream, read, writer, write))), None)
     if doubt is not None:
@@ -105,6 +110,16 @@ def _violation(model: KernelModel, reads: AsyncReads, stream: Stream, read: Even
     steps.append(step(model, stream, read, f"{what} reads the same bytes through the async proxy"))
     message = f"{model.role_of(stream)} issues a {what} of shared memory that was written without fence.proxy.async"
     return violated(model, stream, read, message, severity=Severity.ERROR, witness=tuple(steps), fix=_FIX)
+
+
+def _unordered(model: KernelModel, stream: Stream, read: Event, writer: Stream, write: Event) -> Judgement:
+    what = reads_async(read)
+    witness = (
+        step(model, writer, write, "writes shared memory, and fences"),
+        step(model, stream, read, f"{what} reads the same bytes: no wait on the path here is for that warp"),
+    )
+    message = f"{model.role_of(stream)} issues a {what} of shared memory without waiting for the warps that write it"
+    return violated(model, stream, read, message, severity=Severity.ERROR, witness=witness, fix=_FIX_ORDER)
 
 
 def _own_fence(
