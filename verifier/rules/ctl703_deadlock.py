@@ -53,7 +53,7 @@ from verifier.analyses.protocol.witness import location, role_of, step, warp_tex
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question
+from verifier.rules.protocol_support import broken, first, holds, open_question, protocol_of
 from verifier.rules.registry import rule
 
 _FIX = "find who should complete the first barrier of the list, and what keeps it from doing so"
@@ -61,11 +61,10 @@ _FIX = "find who should complete the first barrier of the list, and what keeps i
 
 @rule(code="CTL703", name="deadlock", hazard=Hazard.CONTRACT, since="0.1.0")
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    protocol = kernel.protocol
-    assert protocol is not None
-    wait = first(protocol, Kind.BARRIER_WAIT, Kind.CTA_SYNC, Kind.CLUSTER_WAIT)
-    if wait is None or first(protocol, Kind.BARRIER_INIT) is None:
+    wait = first(kernel, Kind.BARRIER_WAIT, Kind.CTA_SYNC, Kind.CLUSTER_WAIT)
+    if wait is None or first(kernel, Kind.BARRIER_INIT) is None:
         return
+    protocol = protocol_of(kernel)
     if protocol.hang is not None:
         yield _violation(protocol, protocol.hang)
     elif protocol.base is None:

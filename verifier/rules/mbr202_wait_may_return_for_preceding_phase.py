@@ -59,7 +59,7 @@ from verifier.analyses.protocol.witness import late_warps, location, role_of, st
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of
 from verifier.rules.registry import rule
 
 _FIX = "wait for the preceding phase before signalling or waiting for this one"
@@ -67,11 +67,10 @@ _FIX = "wait for the preceding phase before signalling or waiting for this one"
 
 @rule(code="MBR202", name="wait-may-return-for-preceding-phase", hazard=Hazard.CONTRACT, since="0.1.0")
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    protocol = kernel.protocol
-    assert protocol is not None
-    wait = first(protocol, Kind.BARRIER_WAIT)
-    if wait is None:
+    wait = first(kernel, Kind.BARRIER_WAIT)
+    if wait is None or first(kernel, Kind.BARRIER_INIT) is None:
         return
+    protocol = protocol_of(kernel)
     if protocol.base is None:
         yield open_question("all", wait.location, protocol.doubt, wait.opcode)
         return

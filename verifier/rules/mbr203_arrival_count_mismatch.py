@@ -50,7 +50,7 @@ from verifier.analyses.protocol.witness import location, role_of, step, warp_tex
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of
 from verifier.rules.registry import rule
 
 _FIX = "make the init count equal to the number of arrivals in one phase (threads, not warps, arrive)"
@@ -58,11 +58,10 @@ _FIX = "make the init count equal to the number of arrivals in one phase (thread
 
 @rule(code="MBR203", name="arrival-count-mismatch", hazard=Hazard.CONTRACT, since="0.1.0")
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    protocol = kernel.protocol
-    assert protocol is not None
-    init = first(protocol, Kind.BARRIER_INIT)
+    init = first(kernel, Kind.BARRIER_INIT)
     if init is None:
         return
+    protocol = protocol_of(kernel)
     blamed: set[int] = set()
     for judgement, offset in _violations(protocol):
         if offset not in blamed:

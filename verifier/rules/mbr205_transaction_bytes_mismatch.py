@@ -51,7 +51,7 @@ from verifier.analyses.protocol.witness import location, role_at, step_at
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of
 from verifier.rules.registry import rule
 
 _FIX = "announce exactly the bytes of the copies that complete on this barrier in one phase"
@@ -59,12 +59,11 @@ _FIX = "announce exactly the bytes of the copies that complete on this barrier i
 
 @rule(code="MBR205", name="transaction-bytes-mismatch", hazard=Hazard.CONTRACT, since="0.1.0")
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    protocol = kernel.protocol
-    assert protocol is not None
     copies = (Kind.BULK_LOAD, Kind.BULK_PEER, Kind.ASYNC_STORE, Kind.ASYNC_REDUCE, Kind.CLC_CANCEL, Kind.BARRIER_EXPECT)
-    copy = first(protocol, *copies)
-    if copy is None or first(protocol, Kind.BARRIER_INIT) is None:
+    copy = first(kernel, *copies)
+    if copy is None or first(kernel, Kind.BARRIER_INIT) is None:
         return
+    protocol = protocol_of(kernel)
     run = protocol.base or protocol.hang
     if run is None:
         yield open_question("all", copy.location, protocol.doubt, "bytes")

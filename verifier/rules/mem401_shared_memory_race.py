@@ -31,7 +31,7 @@ Good
     ```
 
 Limits
-    Kernels with an mbarrier only. Accesses are those of runs of all warps of a cluster under invented inputs, which the
+    Accesses are those of runs of all warps of a cluster under invented inputs, which the
     verdict names. Every barrier edge counts as order: scopes are SCP301, proxies PRX402. Lanes of one warp count as one
     thread. An MMA is taken to read the whole stage that its descriptor points into; a tensor store reads up to the next
     source. Addresses that depend on data are not followed.
@@ -50,7 +50,7 @@ from verifier.analyses.protocol.witness import location, role_of, step, warp_tex
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of, shared_store
 from verifier.rules.registry import rule
 
 _FIX = "order the two: a barrier between them, or wait_group.read before the source of a bulk store is rewritten"
@@ -58,13 +58,12 @@ _FIX = "order the two: a barrier between them, or wait_group.read before the sou
 
 @rule(code="MEM401", name="shared-memory-race", hazard=Hazard.CONTRACT, since="0.1.0")
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    protocol = kernel.protocol
-    assert protocol is not None
-    init = first(protocol, Kind.BARRIER_INIT)
-    if init is None:
+    store = first(kernel, Kind.BARRIER_INIT) or shared_store(kernel)
+    if store is None:
         return
+    protocol = protocol_of(kernel)
     if protocol.base is None:
-        yield open_question("all", init.location, protocol.doubt, "shared memory")
+        yield open_question("all", store.location, protocol.doubt, "shared memory")
         return
     found = races(protocol)
     groups: dict[tuple[str, ...], list[tuple[Machine, Conflict]]] = {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
+from verifier.analyses.protocol.slicing import in_shared
 from verifier.analyses.protocol.witness import role_at
 from verifier.findings import Judgement, Location, Severity, Verdict, WitnessStep
 from verifier.model.events import Event, Kind
@@ -56,6 +58,19 @@ def broken(
     )
 
 
-def first(protocol: Protocol, *kinds: Kind) -> Event | None:
+def first(kernel: KernelFacts, *kinds: Kind) -> Event | None:
     """The first event of these kinds, for obligations about a kernel as a whole."""
-    return next((e for e in protocol.model.events if e.kind in kinds), None)
+    assert kernel.ptx is not None
+    return next((e for e in kernel.ptx.events if e.kind in kinds), None)
+
+
+def shared_store(kernel: KernelFacts) -> Event | None:
+    """The first store to shared memory."""
+    assert kernel.ptx is not None
+    return next((e for e in kernel.ptx.events if e.kind is Kind.STORE and in_shared(e)), None)
+
+
+def protocol_of(kernel: KernelFacts) -> Protocol:
+    """The kernel's protocol, run when first asked for."""
+    assert kernel.protocol is not None
+    return kernel.protocol

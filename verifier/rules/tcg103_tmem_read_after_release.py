@@ -64,7 +64,7 @@ from verifier.analyses.protocol.witness import columns, location, role_of, step,
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of
 from verifier.rules.registry import rule
 
 _FIX = "move the load of the shared columns (and its tcgen05.wait::ld) ahead of this signal"
@@ -78,11 +78,10 @@ _FIX = "move the load of the shared columns (and its tcgen05.wait::ld) ahead of 
     arch=("sm_100", "sm_101", "sm_103", "sm_107", "sm_110"),
 )
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    protocol = kernel.protocol
-    assert protocol is not None
-    load = first(protocol, Kind.TMEM_LOAD)
-    if load is None or first(protocol, Kind.BARRIER_INIT) is None:
+    load = first(kernel, Kind.TMEM_LOAD)
+    if load is None or first(kernel, Kind.BARRIER_INIT) is None:
         return
+    protocol = protocol_of(kernel)
     if protocol.base is None:
         yield open_question("all", load.location, protocol.doubt, load.opcode)
         return

@@ -51,7 +51,7 @@ from verifier.analyses.protocol.witness import columns, location, role_of, step,
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of
 from verifier.rules.registry import rule
 
 _ORDER = "let every warp that uses tensor memory signal after its last access, and wait for that before the dealloc"
@@ -66,11 +66,10 @@ _FREE = "free what was allocated: tcgen05.dealloc in the allocating warp, after 
     arch=("sm_100", "sm_101", "sm_103", "sm_107", "sm_110"),
 )
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    protocol = kernel.protocol
-    assert protocol is not None
-    alloc = first(protocol, Kind.TMEM_DEALLOC, Kind.TMEM_ALLOC)
-    if alloc is None or first(protocol, Kind.BARRIER_INIT) is None:
+    alloc = first(kernel, Kind.TMEM_DEALLOC, Kind.TMEM_ALLOC)
+    if alloc is None or first(kernel, Kind.BARRIER_INIT) is None:
         return
+    protocol = protocol_of(kernel)
     if protocol.base is None:
         yield open_question("all", alloc.location, protocol.doubt, alloc.opcode)
         return

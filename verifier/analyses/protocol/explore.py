@@ -12,6 +12,7 @@ from verifier.analyses.protocol.determinacy import WaitFault, wait_faults
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess
+from verifier.analyses.protocol.slicing import in_shared
 from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
 from verifier.model.events import Event, Kind
@@ -199,9 +200,10 @@ def _faults(run: Machine) -> dict[tuple[int, tuple[int, int]], WaitFault]:
 
 
 def analyse(model: KernelModel) -> Protocol:
-    """Run the protocol of a kernel; costs nothing when it has no barrier."""
-    if not any(e.kind is Kind.BARRIER_INIT for e in model.events):
-        return Protocol(model, None, [], "no mbarrier")
+    """Run the protocol of a kernel; costs nothing when it has neither an mbarrier nor stores to shared memory."""
+    barriers = any(e.kind is Kind.BARRIER_INIT for e in model.events)
+    if not barriers and not any(e.kind is Kind.STORE and in_shared(e) for e in model.events):
+        return Protocol(model, None, [], "nothing that warps share")
     if model.shape.block is None:
         return Protocol(model, None, [], "the block size is not known (--block)")
     hidden = _hidden(model)
@@ -211,7 +213,7 @@ def analyse(model: KernelModel) -> Protocol:
     tried: list[Machine] = []
     best: Search | None = None
     for cluster in _clusters(model):
-        search = Search(code, Start(model.function, model.shape.block, cluster))
+        search = Search(code, Start(model.function, model.shape.block, cluster), small=not barriers)
         search.explore()
         tried += search.runs
         if search.ended():

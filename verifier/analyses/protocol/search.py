@@ -15,6 +15,7 @@ from verifier.analyses.protocol.traffic import Boxes
 from verifier.analyses.protocol.transactions import Bytes, balance_bytes
 
 STEP_LIMIT = 120_000  # of one run
+SMALL_BUDGET = 100_000  # the same for a kernel without an mbarrier
 STEP_BUDGET = 700_000  # of the search under one cluster shape
 REACH_BUDGET = 200_000  # of reaching code that the best run does not come to
 WANTED_PHASES = 4  # twice round the parity
@@ -39,7 +40,7 @@ Score = tuple[int, int, int]
 class Search:
     """Runs of one kernel under one cluster shape. `runs` holds every run made, in order."""
 
-    def __init__(self, code: Code, start: Start) -> None:
+    def __init__(self, code: Code, start: Start, *, small: bool = False) -> None:
         self.code = code
         self.start = start
         self.runs: list[Machine] = []
@@ -49,6 +50,7 @@ class Search:
         self.drained = False  # every way out of the recurring loop has been run
         self.second: Machine | None = None  # a run like the best one, with other numbers
         self._spent = 0
+        self._budget = SMALL_BUDGET if small else STEP_BUDGET
 
     def attempt(self, script: Script, limit: int = STEP_LIMIT) -> Machine:
         """One run; the bytes of copies come from an earlier run that ended."""
@@ -113,7 +115,7 @@ class Search:
         grids = dict.fromkeys((x * 4 // 3, x * 6 // 5, x * 7 // 6, x * 8 // 7, x))
         for grid in grids:
             for more in range(period if grid == x else 1):
-                if len(seen) == period or self._spent > 2 * STEP_BUDGET:
+                if len(seen) == period or self._spent > 2 * self._budget:
                     break
                 varied = msgspec.structs.replace(
                     script, grid=(grid, y, z), tiles=script.tiles + more, scalar=script.scalar + more
@@ -129,7 +131,7 @@ class Search:
         smaller = [s for s in _SCALARS if s < first]
         larger = [s for s in _SCALARS if s > first]
         scalar = first
-        while self._spent < STEP_BUDGET:
+        while self._spent < self._budget:
             best = self._descend(scalar)
             if best is not None:
                 return best
@@ -145,7 +147,7 @@ class Search:
         best: Machine | None = None
         grids = list(_GRIDS)
         before, skipped = -1, False
-        while grids and self._spent < STEP_BUDGET:
+        while grids and self._spent < self._budget:
             script = Script(scalar=scalar, step=_STEP, tiles=_TILES, grid=(grids.pop(0), 1, 1))
             run = self.attempt(script, _FIRST_LIMIT)
             if run.ended and (best is None or merit(run) > merit(best)):
@@ -164,7 +166,7 @@ class Search:
         """Raise one parameter at a time while that brings more barriers round."""
         for value in _RAISED:
             for key in self.knobs():
-                if self._spent > STEP_BUDGET or covers(best):
+                if self._spent > self._budget or covers(best):
                     return best
                 run = self._raise(best, key, value)
                 if run.ended and merit(run) > merit(best):
@@ -173,7 +175,7 @@ class Search:
 
     def _reach(self, best: Machine) -> None:
         """Raise one parameter at a time, with little work, while code is left that no run has come to."""
-        limit = self._spent + REACH_BUDGET
+        limit = self._spent + min(REACH_BUDGET, self._budget)
         seen: frozenset[int] = frozenset().union(*(run.worked for run in self.ended()))
         script = msgspec.structs.replace(best.script, grid=(_GRIDS[0], 1, 1))
         for value in _RAISED:
@@ -209,7 +211,7 @@ class Search:
     def _visit_corners(self, best: Machine, short: Script) -> None:
         """Loops that run not at all: one parameter zero at a time. What is new there is confirmed by a second run."""
         for key in self.knobs()[:_CORNERS]:
-            if self._spent > 2 * STEP_BUDGET:
+            if self._spent > 2 * self._budget:
                 return
             run = self.attempt(short.with_value(key, 0))
             if run.traffic.conflicts.keys() - best.traffic.conflicts.keys():
@@ -221,7 +223,7 @@ class Search:
         """The cluster at the end of the grid, where a static schedule leaves little work or none."""
         x, y, z = script.grid
         for grid in dict.fromkeys((_GRIDS[0], 2 * _GRIDS[0], x, x + x // 2)):
-            if self._spent < 2 * STEP_BUDGET:
+            if self._spent < 2 * self._budget:
                 self.attempt(msgspec.structs.replace(script, grid=(grid, y, z), last=True), _REACH_LIMIT)
 
 
