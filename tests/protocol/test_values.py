@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verifier.analyses.protocol.values import ALL_LANES, UNDEFINED, Memo, Parts, Unknown, Value, apply, collapse, merge
+from verifier.analyses.protocol.values import ALL_LANES, UNDEFINED, Memo, Parts, Scalar, Unknown, apply, collapse, merge
 from verifier.isa.compute import OPERATIONS
 
 LANES = tuple(range(32))
@@ -17,7 +17,7 @@ def test_one_operation_on_lanes() -> None:
 
 
 def test_only_active_lanes_count() -> None:
-    values: Value = (7, *([UNDEFINED] * 31))
+    values: tuple[Scalar, ...] = (7, *([UNDEFINED] * 31))
     assert collapse(values, (0,)) == 7
     assert apply("add", OPERATIONS["add"], 32, (values, 1), (0,)) == 8
     mixed = apply("add", OPERATIONS["add"], 32, (values, 1), (0, 1))
