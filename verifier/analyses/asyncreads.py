@@ -123,8 +123,10 @@ class AsyncReads:
         """
         if read.kind not in _COPIES or writer is stream or not writer.shares_cta(stream):
             return False
-        waits = self._gates(stream, writer, write)
         flow = self.flow(stream)
+        if write.instr in stream.instructions and not flow.may_reach([write], lambda e: False).get(read.instr):
+            return False  # shared code, in which the write comes after the read
+        waits = self._gates(stream, writer, write)
         return any(flow.find_path(start, lambda e: e is read, _among(waits)) for start in (None, read))
 
     def _ordered(self, stream: Stream, read: Event, writer: Stream, write: Event) -> bool:

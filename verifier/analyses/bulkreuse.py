@@ -7,7 +7,6 @@ is what they may write until they meet again.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ import msgspec
 from verifier.analyses.bulkgroups import Goal, StoreWalk
 from verifier.analyses.counters import Counters, Numbers
 from verifier.analyses.facts import KernelFacts
+from verifier.analyses.footprints import extent
 from verifier.analyses.threads import Thread
 from verifier.analyses.visibility import SIGNALS, WAITS, Receiver, Rendezvous, writes_shared
 from verifier.model.events import Event, Kind
@@ -106,8 +106,7 @@ class Reuses:
         if store.size is not None:
             known = stream.value(store.instr, store.size).constant
             return known if known is not None else _LEAST_BYTES
-        following = bisect_right(self._starts, start)
-        return self._starts[following] - start if following < len(self._starts) else _LAST_BYTES
+        return extent(self._starts, start) or _LAST_BYTES
 
     def _written(self, stream: Stream, event: Event, numbers: Numbers) -> tuple[tuple[int, ...], int] | None:
         """(addresses, bytes at each) that an event writes in shared memory; None when they have no number."""

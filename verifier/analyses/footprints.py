@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from verifier.analyses.counters import Counters
@@ -80,10 +80,9 @@ class Footprints:
         size = stream.value(event.instr, event.size).constant if event.size is not None else None
         if size is not None:
             return start + size
-        following = bisect_right(self._starts, start)
-        if following < len(self._starts):
-            return self._starts[following]
-        return start + (_ROW_BYTES if event.kind in _MMAS else _LAST_BYTES)
+        if event.kind in _MMAS and not any(other > start for other in self._starts[-1:]):
+            return start + _ROW_BYTES
+        return start + (extent(self._starts, start) or _LAST_BYTES)
 
     def _addresses(self, stream: Stream, event: Event, writes: bool) -> list[Value]:
         """Addresses that an event touches: descriptors for the operands of an MMA."""
@@ -120,6 +119,14 @@ class Footprints:
 @lru_cache(maxsize=4)
 def footprints_of(facts: KernelFacts, model: KernelModel) -> Footprints:
     return Footprints(facts, model)
+
+
+def extent(starts: Sequence[int], start: int) -> int | None:
+    """Bytes up to the next known start; for the last of them as many as the one before it has. None: not known."""
+    following = bisect_right(starts, start)
+    if following < len(starts):
+        return starts[following] - start
+    return starts[-1] - starts[-2] if len(starts) > 1 and starts[-1] <= start else None
 
 
 def meet(a: Ranges, b: Ranges) -> bool:
