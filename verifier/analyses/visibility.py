@@ -21,6 +21,8 @@ SHARED = frozenset({"shared", "shared::cta", "shared::cluster"})
 # Writes through the generic proxy. `tcgen05.alloc` writes a slot of shared memory, too, but nothing copies a slot.
 GENERIC_WRITES = frozenset({Kind.STORE, Kind.ATOMIC, Kind.COPY_ASYNC})
 SIGNALS = frozenset({Kind.BARRIER_ARRIVE, Kind.COPY_ARRIVE, Kind.CTA_SYNC, Kind.CTA_ARRIVE, Kind.CLUSTER_ARRIVE})
+# Also what completes barriers without publishing anything of the thread that asked for it.
+_COMPLETIONS = SIGNALS | {Kind.TMEM_COMMIT, Kind.BULK_LOAD, Kind.BULK_PEER, Kind.ASYNC_STORE, Kind.CLC_CANCEL}
 WAITS = frozenset({Kind.BARRIER_WAIT, Kind.CTA_SYNC, Kind.CLUSTER_WAIT})
 
 
@@ -116,7 +118,21 @@ class Rendezvous:
             elif signal.instr in other.instructions:
                 reach = self.flow(other).may_reach([signal], lambda e: False)
                 syncs = [e for e in syncs if reach.get(e.instr)]
+            else:
+                turn = self._turn(stream, signal)
+                syncs = [e for e in syncs if turn is None or self._turn(other, e) in (None, turn)]
             yield from (Receiver(other, e, e is signal or len(syncs) == 1) for e in syncs)
+
+    def _turn(self, stream: Stream, event: Event) -> int | None:
+        """How many times the warp has met others at this named barrier before; None where that depends on the path."""
+        flow = self.flow(stream)
+        kinds = (Kind.CTA_SYNC, Kind.CTA_ARRIVE)
+        alike = [e for e in flow.events if e.kind in kinds and self._same_barrier(stream, event, stream, e)]
+        if any(stream.cfg.loops_of(stream.cfg.block_of[e.instr]) for e in alike):
+            return None
+        before = flow.may_reach(alike, lambda e: False).get(event.instr, 0)
+        earlier = [e for i, e in enumerate(alike) if before >> i & 1]
+        return len(earlier) if all(flow.always_before(e, event) for e in earlier) else None
 
     def _next_syncs(self, stream: Stream, arrive: Event) -> frozenset[int]:
         """The syncs of the same barrier that the arriving warp itself comes to first."""
@@ -157,6 +173,27 @@ class Rendezvous:
                 if found is None or any(r.stream is stream and r.wait is wait for r in found):
                     return True
         return False
+
+    def follows(self, stream: Stream, event: Event) -> frozenset[tuple[int, int]]:
+        """(stream, wait) that may be ordered after `event`, directly or through other warps: all others are not."""
+        found: set[tuple[int, int]] = set()
+        work = [(stream, event)]
+        while work:
+            current, start = work.pop()
+            flow = self.flow(current)
+            reach = flow.may_reach([start], lambda e: False)
+            for signal in (e for e in flow.events if e.kind in _COMPLETIONS and (e is start or reach.get(e.instr))):
+                received = self.receivers(current, signal)
+                for other in self._everyone() if received is None else received:
+                    key = (id(other.stream), other.wait.instr)
+                    if key not in found:
+                        found.add(key)
+                        work.append((other.stream, other.wait))
+        return frozenset(found)
+
+    def _everyone(self) -> list[Receiver]:
+        """What a signal to an unknown barrier may reach."""
+        return [Receiver(s, e) for s in self._model.streams for e in self.flow(s).events if e.kind is Kind.BARRIER_WAIT]
 
 
 def _constant(stream: Stream, event: Event) -> int | None:

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.ordering import WAITS, Ordering
+from verifier.analyses.visibility import Rendezvous
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
 from verifier.isa.scopes import releases
@@ -77,15 +78,20 @@ def _judge(
     for init in inits:
         path = ordering.unordered_path(init.stream, init.event, use.stream, use.event)
         if path is not None:
-            return _unordered(model, init, use, path)
+            return _unordered(kernel, model, init, use, path)
         if use.remote and not _fenced(kernel, model, init):
             return _unfenced(model, init, use)
     return proved(model, use.stream, use.event, "every path passes a barrier that follows the init")
 
 
-def _unordered(model: KernelModel, init: BarrierUse, use: BarrierUse, path: tuple[Event, ...]) -> Judgement:
-    if any(e.kind in WAITS and not init.stream.runs(e) for e in path[:-1]):
-        return unknown(model, use.stream, use.event, "only waits for other roles precede the use")
+def _unordered(
+    kernel: KernelFacts, model: KernelModel, init: BarrierUse, use: BarrierUse, path: tuple[Event, ...]
+) -> Judgement:
+    passed = [e for e in path[:-1] if e.kind in WAITS and not init.stream.runs(e)]
+    if passed:
+        later = Rendezvous(kernel, model).follows(init.stream, init.event)
+        if any((id(use.stream), e.instr) in later for e in passed):
+            return unknown(model, use.stream, use.event, "only waits for other roles precede the use")
     witness = (
         step(model, init.stream, init.event, f"initializes {use.barrier.name}"),
         step(model, use.stream, use.event, "uses it: on this path no barrier that follows the init precedes"),
