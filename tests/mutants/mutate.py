@@ -22,7 +22,9 @@ DATA = Path(__file__).parent.parent / "data"
 LAUNCHES = {
     "gemm_persistent": LaunchFacts(block=(192, 1, 1), cluster=(1, 1, 1)),
     "gemm_splitk_mailbox": LaunchFacts(block=(192, 1, 1), cluster=(1, 1, 4)),
+    "grouped_gemm_wgrad": LaunchFacts(block=(224, 1, 1), cluster=(1, 1, 1)),
 }
+FOCUS = {"grouped_gemm_wgrad": "tensormap"}  # only statements with this word: the rest is like the first kernel
 
 _STATEMENT = re.compile(r"\s*(?:@!?[%\w$]+\s+)?([a-z][\w.:]*)[\s;]")
 _REGISTER = re.compile(r"%[a-z]+\d+")
@@ -87,8 +89,11 @@ def mutants(kernel: str) -> list[Mutant]:
     found: list[Mutant] = []
     numbers: Counter[tuple[str, str]] = Counter()
     seen = {text}
-    for operator in (_delete, _weaken, _count, _retry, _hoist, _sink, _swap):
+    focus = FOCUS.get(kernel, "")
+    for operator in (_delete, _weaken, _count, _neighbour, _retry, _hoist, _sink, _swap):
         for what, statement, edited in operator(lines, statements):
+            if focus not in statement.op.text:
+                continue
             numbers[what, statement.op.text] += 1
             name = f"{what} {statement.op.text} #{numbers[what, statement.op.text]}"
             mutated = "\n".join(edited) + "\n"
@@ -153,6 +158,14 @@ def _count(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
         if statement.op.has("read"):
             whole = statement.line.replace(".read", "")
             yield "drop .read of", statement, _replaced(lines, statement.index, whole)
+
+
+def _neighbour(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
+    """Acquire the tensor map beside the one that is used."""
+    for statement in statements:
+        if statement.family == "fence.proxy" and "tensormap" in statement.op.text and statement.op.has("acquire"):
+            beside = re.sub(r"\[([%\w]+)\]", r"[\1+128]", statement.line)
+            yield "acquire a neighbour with", statement, _replaced(lines, statement.index, beside)
 
 
 def _retry(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
