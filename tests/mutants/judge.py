@@ -41,11 +41,11 @@ def violated(kernel: str, text: str, rules: Sequence[Rule]) -> list[str]:
 
 
 def caught_by(mutant: Mutant) -> str | None:
-    """The rule to hold responsible for a mutant: a local one if there is any."""
+    """The rule to hold responsible for a mutant: a local one if there is any, and not one about cost."""
     rules = ptx_rules()
     local = violated(mutant.kernel, mutant.text, [r for r in rules if r.code not in PROTOCOL])
     found = local or violated(mutant.kernel, mutant.text, [r for r in rules if r.code in PROTOCOL])
-    return found[0] if found else None
+    return min(found, key=lambda code: (code.startswith("PRF"), code)) if found else None
 
 
 def read(path: Path) -> dict[str, dict[str, str]]:
