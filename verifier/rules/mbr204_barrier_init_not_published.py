@@ -115,7 +115,7 @@ def _fenced(kernel: KernelFacts, model: KernelModel, init: BarrierUse) -> bool:
 def _unfenced(model: KernelModel, init: BarrierUse, use: BarrierUse) -> Judgement:
     witness = (
         step(model, init.stream, init.event, f"initializes {use.barrier.name}"),
-        step(model, use.stream, use.event, "of a peer CTA uses it: nothing released the init to the cluster"),
+        step(model, use.stream, use.event, "in a peer CTA, uses it: nothing released the init to the cluster"),
     )
     message = f"a peer CTA uses {use.barrier.name}, whose init no fence has released to the cluster"
     return violated(model, init.stream, init.event, message, severity=Severity.ERROR, witness=witness, fix=_FIX)

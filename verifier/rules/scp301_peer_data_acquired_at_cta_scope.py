@@ -114,7 +114,7 @@ def _violation(model: KernelModel, stream: Stream, wait: Event, data: PeerData, 
     writer = data.threads[0]
     witness = (
         step(
-            model, writer.stream, writer.event, "of a peer CTA writes here, and completes this barrier at cluster scope"
+            model, writer.stream, writer.event, "in a peer CTA, writes here and completes this barrier at cluster scope"
         ),
         step(model, stream, wait, f"sees the barrier complete, but {why}"),
         step(model, stream, read, "reads what the peer wrote: nothing orders the write before it"),
@@ -126,7 +126,7 @@ def _violation(model: KernelModel, stream: Stream, wait: Event, data: PeerData, 
 def _recycling(model: KernelModel, stream: Stream, wait: Event, data: PeerData, policy: Policy) -> Judgement:
     writer = data.threads[0]
     witness = (
-        step(model, writer.stream, writer.event, "of a peer CTA arrives on this barrier"),
+        step(model, writer.stream, writer.event, "in a peer CTA, arrives on this barrier"),
         step(model, stream, wait, f"waits with {wait.sem}.{wait.scope}, which does not include the peer"),
     )
     message = (

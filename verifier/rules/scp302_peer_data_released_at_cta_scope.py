@@ -159,7 +159,7 @@ def _violation(model: KernelModel, arrive: _Arrive, write: Event | None, why: st
     )
     steps += [
         step(model, stream, arrive.event, f"tells a peer CTA that its data is there, but {why}"),
-        step(model, arrive.receiver, arrive.wait, "of the peer waits for it"),
+        step(model, arrive.receiver, arrive.wait, "in the peer CTA, waits for it"),
         step(model, arrive.receiver, arrive.reads[0], "reads the data: nothing orders the write before it"),
     ]
     message = (
@@ -172,7 +172,7 @@ def _recycling(model: KernelModel, arrive: _Arrive, policy: Policy) -> Judgement
     stream, event = arrive.stream, arrive.event
     witness = (
         step(model, stream, event, f"arrives with {event.sem}.{event.scope}, which does not include the peer"),
-        step(model, arrive.receiver, arrive.wait, "of the peer waits for it"),
+        step(model, arrive.receiver, arrive.wait, "in the peer CTA, waits for it"),
     )
     message = f"{model.role_of(stream)} signals a peer CTA at {event.scope} scope; no data is seen to pass through it"
     severity = by_profile(policy, Severity.NOTE, Severity.WARNING)
