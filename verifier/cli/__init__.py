@@ -75,6 +75,7 @@ def cli(ctx: click.Context, config_file: Path | None) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Every error becomes a message on stderr."""
+    stdout = sys.stdout
     try:
         result = cli.main(args=args, prog_name="verifier", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -87,17 +88,19 @@ def run(args: Sequence[str] | None = None) -> int:
     except (click.exceptions.Abort, KeyboardInterrupt):
         output.note("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        return 0  # the reader has seen enough
+    except SystemExit as ended:  # completion; or the reader of a help text left, for which click swaps the stream
+        return 0 if sys.stdout is not stdout else int(ended.code or 0)
     except Exception as error:
-        bug = InternalError(f"{type(error).__name__}: {error}")
-        bug.__cause__ = error
-        output.show_error(bug)
-        return bug.exit_code
+        known = output.write_error(error) if isinstance(error, OSError) else None
+        found = known or InternalError(f"{type(error).__name__}: {error}")
+        found.__cause__ = error
+        output.show_error(found)
+        return found.exit_code
 
 
 def main() -> NoReturn:
     """Entry point of the `verifier` command."""
+    output.open_streams()
     code = run()
     output.flush()
     sys.exit(code)

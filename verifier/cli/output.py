@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from pathlib import Path
@@ -19,6 +21,38 @@ _STYLES: dict[str, dict[str, object]] = {
     "strong": {"bold": True},
     "quote": {"dim": True},
 }
+
+
+_NOWHERE_TO_WRITE = frozenset({errno.EBADF, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+
+
+def open_streams() -> None:
+    """Occupy the standard streams that the caller closed: else the next file that is opened becomes one of them.
+
+    Reports have nowhere to go without stdout, and say so: what stands there now refuses every byte. Messages to a
+    closed stderr are dropped.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # takes the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def write_error(error: OSError) -> InputError | None:
+    """What to say of a write that failed for want of a place: a closed stream, a full disk; None for other errors."""
+    if error.errno not in _NOWHERE_TO_WRITE:
+        return None
+    where = display(error.filename) if error.filename else "standard output"
+    return InputError(f"cannot be written: {_reason(error)}", where=where)
+
+
+def _reason(error: OSError) -> str:
+    return "it is closed" if error.errno == errno.EBADF else str(error.strerror)
 
 
 def display(path: Path | str) -> str:
@@ -59,8 +93,9 @@ def show_error(error: VerifierError) -> None:
 
 def note(text: str) -> None:
     """A message on stderr, for what a user should know but no program reads."""
-    sys.stderr.write(printable(text) + "\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # there is nowhere left to complain
+        sys.stderr.write(printable(text) + "\n")
+        sys.stderr.flush()
 
 
 def emit(text: str, file: Path | None = None) -> None:
@@ -78,7 +113,7 @@ def emit(text: str, file: Path | None = None) -> None:
         if file is None:
             _silence_stdout()
         where = display(file) if file is not None else "standard output"
-        raise InputError(f"the report cannot be written: {error.strerror}", where=where) from error
+        raise InputError(f"the report cannot be written: {_reason(error)}", where=where) from error
 
 
 def flush() -> None:
