@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +23,9 @@ from verifier.report.baseline import load as load_baseline
 from verifier.report.results import Failure, Results, Tools
 from verifier.report.waivers import Waivers
 from verifier.rules import KernelOutcome, run_rules, select_rules
+
+if TYPE_CHECKING:
+    from verifier.cli.verdicts import Verdicts
 
 COULD_NOT_CHECK = 2
 
@@ -66,6 +70,24 @@ class Run:
 
     def check(self, bundles: Sequence[Bundle]) -> None:
         """Check every kernel of every bundle. An input that fails becomes an error, the others go on."""
+        for outcome, ptx in self._judged(bundles):
+            self._add(outcome, ptx)
+
+    def check_build(self, bundle: Bundle, verdicts: Verdicts) -> None:
+        """The same for one build, or what was found when it was checked before."""
+        known = verdicts.get(bundle)
+        text = bundle.compiled.ptx if bundle.compiled else None
+        if known is None:
+            errors = len(self.errors)
+            judged = list(self._judged([bundle]))
+            known = tuple(outcome for outcome, _ in judged)
+            if len(self.errors) == errors:
+                verdicts.put(bundle, known)
+        for outcome in known:
+            self._add(outcome, Source(bundle.source, text) if text is not None else None)
+
+    def _judged(self, bundles: Sequence[Bundle]) -> Iterator[tuple[KernelOutcome, Source | None]]:
+        """What the rules say of every kernel, and its PTX."""
         for item in load_kernels(bundles, self.loading):
             try:
                 if isinstance(item, VerifierError):
@@ -74,14 +96,20 @@ class Run:
             except VerifierError as error:
                 self.errors.append(error)
             else:
-                outcome = msgspec.structs.replace(
-                    outcome,
-                    toolchain=item.toolchain,
-                    assumptions=item.assumptions,
-                    unknown_opcodes=item.unknown_opcodes,
+                yield (
+                    msgspec.structs.replace(
+                        outcome,
+                        toolchain=item.toolchain,
+                        assumptions=item.assumptions,
+                        unknown_opcodes=item.unknown_opcodes,
+                    ),
+                    item.ptx,
                 )
-                self.outcomes.append(self.waivers.apply(outcome))
-                self.excerpts.add(outcome, item.ptx)
+
+    def _add(self, outcome: KernelOutcome, ptx: Source | None) -> None:
+        outcome = self.waivers.apply(outcome)
+        self.outcomes.append(outcome)
+        self.excerpts.add(outcome, ptx)
 
     def report(self, *, complete: bool = False) -> int:
         """Say every error on stderr and write the reports, if there is anything to report; returns the exit code.

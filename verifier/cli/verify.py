@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ from click.core import ParameterSource
 
 from verifier.cli import output, registry, runner
 from verifier.cli.defects import check_defects
+from verifier.cli.inputs import Bundle
 from verifier.cli.options import ARCH, report_options, run_options
 from verifier.cli.parts import LoadOptions
 from verifier.errors import VerifierError
@@ -60,10 +62,23 @@ def verify(
         return 0
     wanted = registry.requests(chosen, arch, defect)
     run = runner.Run(run_options(**shared), LoadOptions())
-    for result in registry.compile_all(wanted, jobs=jobs, timeout=timeout, cached=cache):
-        if isinstance(result, VerifierError):
-            run.errors.append(result)
-        else:
-            run.check([result])
+    _check(run, registry.compile_all(wanted, jobs=jobs, timeout=timeout, cached=cache), cache)
     whole = not (kernels or arch or defect or run.options.select or run.options.ignore)
     return run.report(complete=whole)
+
+
+def _check(run: runner.Run, builds: Iterable[Bundle | VerifierError], cache: bool) -> None:
+    """Check what was compiled; with `cache` only what was not checked before."""
+    from verifier.cli.verdicts import Verdicts
+    from verifier.compile.store import default_store
+
+    verdicts = Verdicts(default_store().root, run.rules, run.options.policy) if cache else None
+    for build in builds:
+        if isinstance(build, VerifierError):
+            run.errors.append(build)
+        elif verdicts is None:
+            run.check([build])
+        else:
+            run.check_build(build, verdicts)
+    if verdicts is not None:
+        verdicts.prune()
