@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.cli.support import PTX, Verifier, one_message
+from verifier.compile.assemble import assemble
+from verifier.report import schema
 
 MakePtx = Callable[..., Path]
 
@@ -43,10 +47,39 @@ def test_file(verifier: Verifier, tmp_path: Path, name: str) -> None:
     assert name in ran.err
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_the_format_makes_no_difference(verifier: Verifier, tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("form", ["text", "concise"])
+def test_people_have_the_message(verifier: Verifier, tmp_path: Path, form: str) -> None:
     (tmp_path / "a.ptx").write_text("")
     assert one_message(verifier("check", tmp_path / "a.ptx", "--format", form))
+
+
+@pytest.mark.parametrize("form", ["json", "sarif", "junit", "github", "html"])
+def test_programs_have_a_report_of_nothing(verifier: Verifier, tmp_path: Path, form: str) -> None:
+    """One that reads the report need not know whether there was anything to check."""
+    (tmp_path / "a.ptx").write_text("")
+    file = tmp_path / "report"
+    ran = verifier("check", tmp_path / "a.ptx", "--format", form, "--report", f"{form}={file}")
+    assert ran.code == 2
+    assert ran.err.count("error: ") == 1
+    assert "the file is empty" in ran.out
+    assert file.read_text() == ran.out
+
+
+def test_json_of_nothing_follows_the_schema(verifier: Verifier, tmp_path: Path) -> None:
+    ran = verifier("check", tmp_path / "nowhere.ptx", "--format", "json", "--exit-zero")
+    assert ran.code == 2
+    jsonschema.Draft202012Validator(json.loads(schema.STORED.read_text())).validate(ran.report)
+    assert (ran.report["complete"], ran.report["kernels"], ran.report["findings"]) == (False, [], [])
+    (error,) = ran.report["errors"]
+    assert (error["kind"], error["where"]) == ("InputError", str(tmp_path / "nowhere.ptx"))
+
+
+def test_a_file_gets_the_report_of_nothing_in_every_format(verifier: Verifier, tmp_path: Path) -> None:
+    """Else yesterday's report would be taken for today's."""
+    file = tmp_path / "report.txt"
+    file.write_text("yesterday: 1 kernel proved")
+    assert verifier("check", tmp_path / "nowhere.ptx", "--output-file", file).code == 2
+    assert file.read_text().startswith("INCOMPLETE, 1 input could not be checked")
 
 
 def test_the_message_says_what_where_and_what_to_do(verifier: Verifier, ptx: MakePtx) -> None:
@@ -63,6 +96,18 @@ def test_an_unparsed_line_has_file_line_and_column(verifier: Verifier, ptx: Make
     ran = verifier("check", path)
     assert one_message(ran), ran
     assert f"where: {path}:11:" in ran.err
+
+
+NO_KERNEL = ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .func f()\n{\n    ret;\n}\n"
+
+
+@pytest.mark.parametrize("how", ["assembled", "alone", "cubin"])
+def test_device_functions_alone_are_no_kernel(verifier: Verifier, tmp_path: Path, how: str) -> None:
+    path = tmp_path / ("f.cubin" if how == "cubin" else "f.ptx")
+    path.write_bytes(assemble(NO_KERNEL, "sm_100a").cubin if how == "cubin" else NO_KERNEL.encode())
+    ran = verifier("check", path, *(["--no-assemble"] if how == "alone" else []))
+    assert one_message(ran), ran
+    assert ran.err.startswith(f"error: defines no kernel\n  where: {path}\n  help: only .entry functions")
 
 
 @pytest.mark.parametrize("keep", [100, 700, 2000])
@@ -170,6 +215,30 @@ def test_a_command_line_that_makes_no_sense(verifier: Verifier, arguments: tuple
 def test_a_report_that_cannot_be_written(verifier: Verifier, ptx: MakePtx, tmp_path: Path) -> None:
     ran = verifier("check", ptx(), "--output-file", tmp_path / "nowhere" / "report.json")
     assert one_message(ran), ran
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--report", "json={0}", "--output-file", "{0}"), "--output-file and --report json name the same file"),
+        (("--report", "json={0}", "--report", "sarif={1}"), "--report json and --report sarif name the same file"),
+        (("--baseline", "{0}", "--output-file", "{1}"), "--output-file and --baseline name the same file"),
+    ],
+)
+def test_two_writers_on_one_file(
+    verifier: Verifier, ptx: MakePtx, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    names = (tmp_path / "report", tmp_path / "link")
+    names[1].symlink_to(names[0])
+    ran = verifier("check", ptx(), *(option.format(*names) for option in options))
+    assert one_message(ran), ran
+    assert message in ran.err
+    assert not names[0].exists()
+
+
+def test_a_device_takes_any_number_of_reports(verifier: Verifier, ptx: MakePtx) -> None:
+    options = ("--report", "json=/dev/null", "--output-file", "/dev/null")
+    assert verifier("check", ptx(), "--no-assemble", *options).code == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -43,6 +43,17 @@ def test_markdown_and_json(verifier: Verifier) -> None:
     assert tuple(explained["sections"]) == SECTIONS
 
 
+@pytest.mark.parametrize("prefix", ["TCG", "tcg1", "SAS80"])
+def test_the_letters_of_a_code_list_its_family(verifier: Verifier, prefix: str) -> None:
+    family = [rule for rule in RULES if rule.code.startswith(prefix.upper())]
+    lines = verifier("explain", prefix).out.splitlines()
+    assert [line.split()[0] for line in lines[: len(family)]] == [rule.code for rule in family]
+    assert lines[len(family) :] == ["", f"`verifier explain {family[0].code}` explains one of them"]
+    listed = json.loads(verifier("explain", prefix, "--format", "json").out)
+    assert [entry["code"] for entry in listed] == [rule.code for rule in family]
+    assert verifier("explain", prefix, "--format", "md").out.count("\n## ") == len(family) - 1
+
+
 def test_a_slip_gets_a_hint(verifier: Verifier) -> None:
     ran = verifier("explain", "TCG10l")
     assert ran.code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from xml.etree import ElementTree
 
 import github_action_utils
 import pytest
@@ -13,7 +14,7 @@ from markdown_it import MarkdownIt
 from tests.report.lines import Lines
 from tests.report.samples import TOOLS, finding, outcome
 from verifier.config import Bar
-from verifier.findings import Severity, Suppressed, Verdict, Waiver
+from verifier.findings import Location, Severity, Suppressed, Verdict, Waiver
 from verifier.report import concise, github, junit
 from verifier.report.results import Results
 from verifier.rules import RuleCount, select_rules
@@ -74,7 +75,7 @@ def test_junit_survives_what_xml_forbids() -> None:
 def test_annotations_are_what_another_writer_writes(message: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = finding(message=message, witness=(), name=f"n:{message[:1]},")
     lines = github.commands(Results((outcome(findings=(found,)),), (), TOOLS), Bar()).splitlines()
-    text = f"{message} (kernel gemm, sm_100a, role epilogue)"
+    text = f"{message} (kernel gemm, sm_100a, role epilogue; gemm.ptx)"
     github_action_utils.error(text, title=f"TCG101 {found.name}", file="gemm.py", line=9)
     assert lines[0] == capsys.readouterr().out.rstrip("\n")
     assert len([line for line in lines if line.startswith("::")]) == 1
@@ -129,6 +130,23 @@ def test_concise_is_one_line_a_finding(results: Results) -> None:
     )
     assert lines[-1].startswith("1 kernel (sm_100a): ")
     assert len(lines) == 2
+
+
+def test_findings_of_several_inputs_name_them() -> None:
+    several = Results(tuple(outcome(source=source) for source in ("a/gemm.ptx", "b/gemm.ptx")), (), TOOLS)
+    lines = concise.render(several).splitlines()
+    assert [line.rpartition(" ")[2] for line in lines[:2]] == ["a/gemm.ptx)", "b/gemm.ptx)"]
+    both = "a/gemm.ptx, b/gemm.ptx"
+    assert f"role epilogue; {both})" in github.commands(several, LAX)
+    assert any(both in token.content for token in _tokens(github.job_summary(several)))
+    document = ElementTree.fromstring(junit.render(several, select_rules(), LAX))
+    assert [suite.get("file") for suite in document.iter("testsuite")] == ["a/gemm.ptx", "b/gemm.ptx"]
+
+
+def test_lines_count_in_the_ptx_of_a_joined_input() -> None:
+    bare = finding(location=Location(ptx_line=3), witness=())
+    joined = Results((outcome(source="a.ptx + b.cubin", findings=(bare,)),), (), TOOLS)
+    assert concise.render(joined).startswith("a.ptx:3: error[TCG101 ")
 
 
 def test_waived_findings_are_told_in_every_format(results: Results) -> None:

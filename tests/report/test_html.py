@@ -105,6 +105,13 @@ def test_the_page_tells_everything(results: Results) -> None:
         assert words in text, words
 
 
+def test_kernels_of_several_inputs_name_them() -> None:
+    kernels = tuple(outcome(source=source) for source in ("a/gemm.ptx", "b/gemm.ptx"))
+    text = page(Results(kernels, (), TOOLS))
+    assert "; a/gemm.ptx, b/gemm.ptx</p>" in text
+    assert all(f'<th title="{source}">gemm</th>' in text for source in ("a/gemm.ptx", "b/gemm.ptx"))
+
+
 def test_everything_from_a_kernel_is_escaped() -> None:
     hostile = finding(message=HOSTILE, role=HOSTILE, fix=HOSTILE, kernel=HOSTILE)
     waived = Suppressed(finding=hostile, waiver=Waiver.SOURCE, reason=HOSTILE, origin=HOSTILE)

@@ -40,12 +40,16 @@ def test_shape(results: Results) -> None:
         "reason": "waited for",
     }
     (found,) = report["findings"]
-    assert {key: found[key] for key in ("rule", "severity", "hazard", "verdict", "kernel", "role")} == {
+    assert {
+        key: found[key] for key in ("rule", "severity", "hazard", "verdict", "kernel", "arch", "source", "role")
+    } == {
         "rule": "TCG101",
         "severity": "error",
         "hazard": "contract",
         "verdict": "violated",
         "kernel": "gemm",
+        "arch": "sm_100a",
+        "source": "gemm.ptx",
         "role": "epilogue",
     }
     assert found["witness"][0]["fact"] == "the load starts"
@@ -61,6 +65,14 @@ def test_shape(results: Results) -> None:
         "unknown_instructions": 0,
         "suppressed": 0,
     }
+
+
+def test_a_finding_leads_to_its_kernel() -> None:
+    """Two inputs may have kernels of one name."""
+    kernels = tuple(outcome(source=source) for source in ("a/gemm.ptx", "b/gemm.ptx"))
+    report = render(Results(kernels, (), TOOLS))
+    known = [(kernel["name"], kernel["arch"], kernel["source"]) for kernel in report["kernels"]]
+    assert [(found["kernel"], found["arch"], found["source"]) for found in report["findings"]] == known
 
 
 def test_the_ledger_keeps_the_zeros(results: Results) -> None:

@@ -79,6 +79,16 @@ def test_builds_of_one_finding_share_a_result() -> None:
     assert "sm_100a, sm_103a" in result["message"]["text"]
 
 
+def test_builds_name_their_input_and_lines_count_in_its_ptx() -> None:
+    bare = (finding(location=Location(ptx_line=3)),)
+    kernels = tuple(outcome(source=source, findings=bare) for source in ("a/gemm.ptx + a/x.cubin", "b/gemm.ptx"))
+    (result,) = render(Results(kernels, (), TOOLS))["results"]
+    sources = [build["source"] for build in result["properties"]["builds"]]
+    assert sources == ["a/gemm.ptx + a/x.cubin", "b/gemm.ptx"]
+    physical = result["locations"][0]["physicalLocation"]
+    assert (physical["artifactLocation"]["uri"], physical["region"]["startLine"]) == ("a/gemm.ptx", 3)
+
+
 def test_unknown_is_open_and_not_a_pass() -> None:
     (result,) = render(Results((outcome(findings=(finding(verdict=Verdict.UNKNOWN),)),), (), TOOLS))["results"]
     assert (result["kind"], result["level"]) == ("open", "none")

@@ -8,7 +8,7 @@ from tests.report.lines import Lines
 from tests.report.samples import TOOLS, finding, outcome
 from verifier.findings import Location, WitnessStep
 from verifier.report import text
-from verifier.report.results import Results
+from verifier.report.results import Results, Tools
 
 
 def render(results: Results) -> list[str]:
@@ -35,7 +35,7 @@ def test_a_violation_in_full(results: Results) -> None:
         "  = `verifier explain TCG101` tells more",
         "",
         "unknown[MBR201] 5 x the address of the barrier is not resolved",
-        "  in kernel gemm (sm_100a); mma: PTX 11; mma: PTX 12; mma: PTX 13; mma: PTX 14; and 1 more",
+        "  in kernel gemm (sm_100a), gemm.ptx; mma: PTX 11; mma: PTX 12; mma: PTX 13; mma: PTX 14; and 1 more",
     ]
 
 
@@ -49,9 +49,27 @@ def test_the_ledger_tells_proved_idle_and_not_run_apart(results: Results) -> Non
 def test_the_last_line_sums_up(results: Results, clean: Results) -> None:
     assert render(results)[-1] == (
         "1 kernel (sm_100a): 1 obligation proved, 1 violated, 5 unknown; 1 error, 0 warnings, 0 notes; "
-        "0 unparsed lines; ptxas 13.5.37, nvdisasm 13.5.37, dsl 4.8.1"
+        "0 unparsed lines; assembled by ptxas 13.4.59; tools here: ptxas 13.5.37, nvdisasm 13.5.37, dsl 4.8.1"
     )
     assert render(clean)[-1].startswith("2 kernels (sm_100a, sm_103a): 8 obligations proved, 0 violated, 0 unknown;")
+
+
+def test_the_assemblers_of_the_builds_are_told_from_the_tools_here() -> None:
+    kernels = tuple(outcome(toolchain={"assembler": name} if name else {}) for name in ("ptxas 13.4.59", "", "ptxas 9"))
+    last = render(Results(kernels, (), Tools(version="1", nvdisasm="13.5.37")))[-1]
+    expected = (
+        "assembled by ptxas 13.4.59, ptxas 9; tools here: ptxas not installed, nvdisasm 13.5.37, dsl not installed"
+    )
+    assert last.endswith(expected)
+
+
+def test_kernels_of_several_inputs_name_them() -> None:
+    kernels = tuple(outcome(source=source) for source in ("a/gemm.ptx", "b/gemm.ptx"))
+    lines = render(Results(kernels, (), TOOLS))
+    for source in ("a/gemm.ptx", "b/gemm.ptx"):
+        assert f"  in kernel gemm (sm_100a), role epilogue; {source}" in lines
+        assert any(line.startswith(f"  in kernel gemm (sm_100a), {source}; mma: PTX 11;") for line in lines)
+        assert any(line.startswith(f"gemm (sm_100a, {source}, assembled by ptxas 13.4.59): ") for line in lines)
 
 
 def test_incomplete_is_said_first_and_last(incomplete: Results) -> None:
@@ -74,8 +92,8 @@ def test_a_long_witness_is_shortened_and_says_so() -> None:
 def test_instructions_that_no_table_knows_are_named() -> None:
     strange = {"frob.b32": 2, "zap": 1, "a": 1, "b": 1, "c": 1}
     lines = render(Results((outcome(findings=(), unknown_opcodes=strange),), (), TOOLS))
-    assert "  unknown to the tables: 6 instructions, frob.b32 x2, a x1, b x1, c x1, and 1 more opcodes" in lines
-    assert "; 6 unknown instructions; ptxas" in lines[-1]
+    assert "  unknown to the tables: 6 instructions, frob.b32 x2, a x1, b x1, c x1, and 1 more opcode" in lines
+    assert "; 6 unknown instructions; assembled by ptxas" in lines[-1]
 
 
 def test_a_finding_without_a_place_still_renders() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections.abc import Sequence
 
 import click
 
@@ -10,6 +12,7 @@ from verifier.cli import output
 from verifier.rules import SECTIONS, Rule, all_rules, find_rule
 from verifier.rules.reference import markdown, metadata
 
+_PREFIX = re.compile(r"[A-Za-z]{1,3}\d{0,2}")
 _HEADINGS = {"What": "What it checks", "Why": "Why it matters", "ISA": "ISA", "Bad": "Bad", "Good": "Good"}
 
 
@@ -17,10 +20,15 @@ _HEADINGS = {"What": "What it checks", "Why": "Why it matters", "ISA": "ISA", "B
 @click.argument("code")
 @click.option("--format", type=click.Choice(["text", "md", "json"]), default="text", show_default=True)
 def explain(code: str, format: str) -> None:
-    """Explain the rule CODE (a code like TCG101, or a name)."""
-    rule = find_rule(code)
-    renderers = {"text": _text, "md": markdown, "json": _json}
-    output.emit(renderers[format](rule))
+    """Explain the rule CODE (a code like TCG101, or a name); the letters of a code list the rules that share them."""
+    group = _group(code)
+    if group and format == "text":
+        output.emit(f"{_table(group)}\n`verifier explain {group[0].code}` explains one of them\n")
+    elif group:
+        output.emit("\n".join(map(markdown, group)) if format == "md" else _encoded(list(map(_facts, group))))
+    else:
+        renderers = {"text": _text, "md": markdown, "json": _json}
+        output.emit(renderers[format](find_rule(code)))
 
 
 @click.command()
@@ -28,15 +36,20 @@ def explain(code: str, format: str) -> None:
 def rules(format: str) -> None:
     """List all rules."""
     known = all_rules()
-    if format == "json":
-        import msgspec
+    output.emit(_encoded([_facts(rule) for rule in known]) if format == "json" else _table(known))
 
-        encoded = msgspec.json.encode([_facts(rule) for rule in known])
-        output.emit(msgspec.json.format(encoded, indent=2).decode() + "\n")
-        return
-    width = max((len(rule.name) for rule in known), default=0)
+
+def _group(prefix: str) -> tuple[Rule, ...]:
+    """The rules whose codes begin with these letters, where they are not the whole code of one."""
+    if not _PREFIX.fullmatch(prefix):
+        return ()
+    return tuple(rule for rule in all_rules() if rule.code.startswith(prefix.upper()))
+
+
+def _table(known: Sequence[Rule]) -> str:
+    width = max(len(rule.name) for rule in known)
     lines = [f"{r.code}  {r.name:{width}}  {r.hazard.value:11}  {'+'.join(r.isa):8}  {r.doc.summary}" for r in known]
-    output.emit("\n".join(lines) + "\n" if lines else "no rules\n")
+    return "\n".join(lines) + "\n"
 
 
 def _text(rule: Rule) -> str:
@@ -48,10 +61,13 @@ def _text(rule: Rule) -> str:
 
 
 def _json(rule: Rule) -> str:
+    return _encoded({**_facts(rule), "sections": rule.doc.sections})
+
+
+def _encoded(value: object) -> str:
     import msgspec
 
-    encoded = msgspec.json.encode({**_facts(rule), "sections": rule.doc.sections})
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def _facts(rule: Rule) -> dict[str, object]:

@@ -12,6 +12,7 @@ from verifier.report.results import Excerpts, Results
 from verifier.rules import Rule
 
 FORMATS = ("text", "concise", "json", "sarif", "junit", "github", "html")
+FOR_PEOPLE = ("text", "concise")
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
@@ -19,7 +20,7 @@ def render(
     format: str, results: Results, excerpts: Excerpts, rules: Sequence[Rule], bar: Bar, *, baseline: bool, colour: bool
 ) -> str:
     """The report in one of `FORMATS`; a job of GitHub Actions gets its summary on the way."""
-    if format in ("text", "concise"):
+    if format in FOR_PEOPLE:
         from verifier.report import concise, text
 
         paint = output.paint if colour else text.plain

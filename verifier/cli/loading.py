@@ -12,8 +12,9 @@ from verifier.analyses.facts import AssemblerMessage, KernelFacts
 from verifier.analyses.sass.side import Cubin
 from verifier.cli.inputs import Bundle
 from verifier.cli.joining import join, ptx_kernels, sass_kernels
-from verifier.cli.parts import LoadOptions, Parts, launch_of, metrics_of, parse_bundle
-from verifier.errors import ConfigError, InputError, InternalError, VerifierError
+from verifier.cli.parts import LoadOptions, Parts, launch_of, metrics_of, no_kernel, parse_bundle
+from verifier.cli.shapes import check_shapes
+from verifier.errors import ConfigError, InternalError, VerifierError
 from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.lift_ptx import lift_ptx
@@ -81,11 +82,12 @@ def build_kernels(parts: Parts, options: LoadOptions) -> Iterator[LoadedKernel]:
     cubin = Cubin(tuple(code.values()))
     names = list(dict.fromkeys([*ptx_kernels(parts), *sass_kernels(parts)]))
     if not names:
-        raise InputError("defines no kernel", where=parts.source, do="only .entry functions are checked")
+        raise no_kernel(parts.source)
     for name in names:
         launch = launch_of(parts, name, options)
         ptx = KernelModel(functions[name], lift_ptx, launch) if name in functions else None
         sass = KernelModel(code[name], lift_sass, launch) if name in code else None
+        check_shapes([model.function for model in (ptx, sass) if model is not None], options, parts.source)
         models = [model for model in (ptx, sass) if model is not None]
         kernel = KernelFacts(
             name=kernel_name(parts, name),

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from verifier.cli.formats import FORMATS
+from verifier.cli.shapes import block_problem, cluster_problem
 from verifier.config import Bar, Ignore, Policy, arch_family, load_ignores
 from verifier.errors import ConfigError
 from verifier.findings import Profile, Severity
@@ -26,6 +27,9 @@ class DimType(click.ParamType[Dim3]):
 
     name = "X[,Y[,Z]]"
 
+    def __init__(self, problem: Callable[[Dim3], str]) -> None:
+        self._problem = problem
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Dim3:
         if isinstance(value, tuple):
             return cast(Dim3, value)
@@ -33,6 +37,8 @@ class DimType(click.ParamType[Dim3]):
         if not 1 <= len(parts) <= 3 or not all(part.isdecimal() and int(part) > 0 for part in parts):
             self.fail(f"{value!r} is not a size like 192 or 16,12,1", param, ctx)
         x, y, z = (int(part) for part in [*parts, "1", "1"][:3])
+        if problem := self._problem((x, y, z)):
+            self.fail(f"{value!r} is no launch: {problem}", param, ctx)
         return (x, y, z)
 
 
@@ -70,7 +76,8 @@ class ReportType(click.ParamType[tuple[str, Path]]):
         return format, Path(file)
 
 
-DIM = DimType()
+BLOCK = DimType(block_problem)
+CLUSTER = DimType(cluster_problem)
 ARCH = ArchType()
 REPORT = ReportType()
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -94,6 +101,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_options(**values: Any) -> RunOptions:
     """The shared options of a command as one value; waivers come from the settings file of this command line."""
     config_file = click.get_current_context().find_object(Path)
+    _one_writer_each(values)
     return RunOptions(
         policy=Policy(profile=Profile(values["profile"])),
         bar=Bar(fail_on=Severity(values.get("fail_on", "error")), strict=values.get("strict", False)),
@@ -106,6 +114,22 @@ def run_options(**values: Any) -> RunOptions:
         baseline=values.get("baseline"),
         ignores=load_ignores(config_file) if config_file else (),
     )
+
+
+def _one_writer_each(values: Mapping[str, Any]) -> None:
+    """Refuse two reports in one file, and a report in the place of the baseline that it is made with."""
+    options = [("--output-file", values.get("output_file")), ("--baseline", values.get("baseline"))]
+    options += [(f"--report {format}", file) for format, file in values.get("reports", ())]
+    users: dict[Path, str] = {}
+    for option, given in options:
+        file = Path(given).resolve() if given is not None else None
+        if file is None or (file.exists() and not file.is_file()):
+            continue  # what is written to a device is gone anyway
+        if file in users:
+            raise ConfigError(
+                f"{users[file]} and {option} name the same file", where=str(given), do="give each its own"
+            )
+        users[file] = option
 
 
 def settings_options(settings: Mapping[str, Any], ignores: tuple[Ignore, ...]) -> RunOptions:
@@ -137,8 +161,8 @@ def launch_options(function: F) -> F:
     """`--block` and `--cluster`: what a file does not say about its launch."""
     return _apply(
         function,
-        click.option("--block", type=DIM, help="Threads of a CTA, where the file does not say."),
-        click.option("--cluster", type=DIM, help="CTAs of a cluster, where the file does not say."),
+        click.option("--block", type=BLOCK, help="Threads of a CTA, where the file does not say."),
+        click.option("--cluster", type=CLUSTER, help="CTAs of a cluster, where the file does not say."),
     )
 
 

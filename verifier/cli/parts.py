@@ -13,6 +13,7 @@ from verifier.cli.output import display, note
 from verifier.config import arch_family
 from verifier.errors import ConfigError, InputError, ToolchainError
 from verifier.launch import Dim3, LaunchFacts
+from verifier.model.lower_ptx import entry_names
 from verifier.parse.ptx_ast import Directive, PtxFile
 from verifier.parse.sass_ast import SassDirective, SassFile
 from verifier.parse.source import Source
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`archs`: keep kernels of these only, () for all; also the targets of CUDA C++. `block` and `cluster` win over
-    what the files say. `assemble`: make SASS from PTX that comes without."""
+    what is known of a launch. `assemble`: make SASS from PTX that comes without."""
 
     archs: tuple[str, ...] = ()
     block: Dim3 | None = None
@@ -75,6 +76,13 @@ def parse_bundle(bundle: Bundle, options: LoadOptions) -> Iterator[Parts]:
     parts = _parse(_read(bundle), options)
     if not options.archs or parts.arch in options.archs:
         yield parts
+
+
+def no_kernel(source: str) -> InputError:
+    """Device functions alone have no warps to follow."""
+    return InputError(
+        "defines no kernel", where=source, do="only .entry functions (__global__ in CUDA C++) are checked"
+    )
 
 
 def launch_of(parts: Parts, entry: str, options: LoadOptions) -> LaunchFacts:
@@ -172,12 +180,16 @@ def _text(path: Path) -> str:
 
 def _parse(raw: Raw, options: LoadOptions) -> Parts:
     ptx = _parse_ptx(raw) if raw.ptx is not None else None
+    if ptx is not None and not entry_names(ptx):
+        raise no_kernel(raw.ptx_name)
     ptx_arch = _target(ptx.source.name, ptx.statements) if ptx else ""
     toolchain: dict[str, str] = {}
     if ptx is not None and raw.cubin is None and raw.listing is None and options.assemble:
         raw, toolchain = _assembled(raw, ptx_arch)
     cubin = _describe(raw) if raw.cubin is not None else None
     if cubin is not None:
+        if not cubin.kernels:
+            raise no_kernel(raw.cubin_name)
         toolchain.setdefault("assembler", cubin.assembler)
     sass, nvdisasm = _sass(raw)
     if nvdisasm:

@@ -12,7 +12,7 @@ import msgspec
 
 from verifier import __version__
 from verifier.cli import output
-from verifier.cli.formats import render
+from verifier.cli.formats import FOR_PEOPLE, render
 from verifier.cli.inputs import Bundle
 from verifier.cli.loading import load_kernels
 from verifier.cli.options import RunOptions
@@ -112,19 +112,20 @@ class Run:
         self.excerpts.add(outcome, ptx)
 
     def report(self, *, complete: bool = False) -> int:
-        """Say every error on stderr and write the reports, if there is anything to report; returns the exit code.
+        """Say every error on stderr, write the reports, return the exit code.
 
+        Where nothing at all could be checked, what a program may read is written all the same, and stdout is left
+        empty for a person, who has the errors.
         `complete`: everything that the project has was checked, so that a waiver that waived nothing is idle.
         """
         for error in self.errors:
             output.show_error(error)
-        if not self.outcomes:
-            return COULD_NOT_CHECK
         results = self.results(complete=complete)
         for format, file in self.options.reports:
             output.emit(self._render(results, format, to_file=True), file)
         to_file = self.options.output_file is not None
-        output.emit(self._render(results, self.options.format, to_file=to_file), self.options.output_file)
+        if self.outcomes or to_file or self.options.format not in FOR_PEOPLE:
+            output.emit(self._render(results, self.options.format, to_file=to_file), self.options.output_file)
         code = results.exit_code(self.options.bar)
         return 0 if code == 1 and self.options.exit_zero else code
 

@@ -6,23 +6,29 @@ import os
 from collections.abc import Iterator
 
 from verifier.findings import Finding, Verdict
-from verifier.report.results import Results
+from verifier.report.results import Results, first_file
 from verifier.report.text import Paint, plain, short_name, summary
 from verifier.rules import KernelOutcome
 
 
 def render(results: Results, paint: Paint = plain) -> str:
-    """`file:line: error[CODE name] message (kernel, architecture, role)` for each finding, then the summary."""
-    lines = [_line(finding, kernel, paint) for kernel in results.kernels for finding in kernel.findings]
+    """`file:line: error[CODE name] message (kernel, architecture, role)` for each finding, then the summary.
+
+    With several inputs the one that a finding is from stands there, too.
+    """
+    mixed = results.mixed
+    lines = [_line(finding, kernel, paint, mixed) for kernel in results.kernels for finding in kernel.findings]
     lines += [f"{paint('note', 'note')}: {notice}" for notice in results.notices]
     return "\n".join([*lines, summary(results, paint)]) + "\n"
 
 
-def _line(finding: Finding, kernel: KernelOutcome, paint: Paint) -> str:
+def _line(finding: Finding, kernel: KernelOutcome, paint: Paint, mixed: bool) -> str:
     style = finding.severity.value if finding.verdict is Verdict.VIOLATED else "unknown"
     head = paint(f"{style}[{finding.rule} {finding.name}]", style)
     who = f"{short_name(kernel.name)}, {kernel.arch}, {finding.role}"
-    return f"{':'.join(where(finding, kernel))}: {head} {finding.message} ({who})"
+    at = list(where(finding, kernel))
+    source = f"; {kernel.source}" if mixed and at[0] != kernel.source else ""
+    return f"{':'.join(at)}: {head} {finding.message} ({who}{source})"
 
 
 def where(finding: Finding, kernel: KernelOutcome) -> Iterator[str]:
@@ -33,7 +39,7 @@ def where(finding: Finding, kernel: KernelOutcome) -> Iterator[str]:
         yield location.file if relative.startswith("..") else relative
         yield str(location.line)
         return
-    yield kernel.source
+    yield first_file(kernel)
     if location.ptx_line is not None:
         yield str(location.ptx_line)
     elif location.sass_offset is not None:

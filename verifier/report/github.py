@@ -12,7 +12,7 @@ from verifier.config import Bar
 from verifier.findings import Finding, Severity, Verdict
 from verifier.report.concise import where
 from verifier.report.markup import code, words
-from verifier.report.results import Failure, Results
+from verifier.report.results import Failure, Results, sources
 from verifier.report.text import many, place, short_name, summary
 from verifier.rules import KernelOutcome
 
@@ -67,7 +67,7 @@ def _annotation(finding: Finding, builds: Sequence[KernelOutcome], bar: Bar) -> 
     if line and line[0].isdecimal():
         properties["line"] = line[0]
     archs = ", ".join(dict.fromkeys(kernel.arch for kernel in builds))
-    text = f"{finding.message} (kernel {short_name(finding.kernel)}, {archs}, role {finding.role})"
+    text = f"{finding.message} (kernel {short_name(finding.kernel)}, {archs}, role {finding.role}; {sources(builds)})"
     steps = [
         f"{number}. {step.role}: {step.fact} [{place(step.location)}]" for number, step in enumerate(finding.witness, 1)
     ]
@@ -111,8 +111,10 @@ def _story(finding: Finding, builds: Sequence[KernelOutcome]) -> Iterator[str]:
     yield ""
     yield f"{words(finding.message)}"
     yield ""
-    yield f"kernel {code(short_name(finding.kernel))} ({archs}), role {words(finding.role)}, at " + code(
-        ":".join(where(finding, builds[0]))
+    at = code(":".join(where(finding, builds[0])))
+    yield (
+        f"kernel {code(short_name(finding.kernel))} ({archs}), role {words(finding.role)}, at {at}; "
+        f"{code(sources(builds))}"
     )
     yield ""
     for number, step in enumerate(finding.witness[:MAX_STEPS], 1):

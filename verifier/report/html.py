@@ -16,7 +16,7 @@ from verifier.errors import ToolchainError
 from verifier.findings import Finding, Location, Severity, Verdict
 from verifier.report.comparison import Across, Comparison
 from verifier.report.github import Found, grouped
-from verifier.report.results import Excerpts, Results
+from verifier.report.results import Excerpts, Results, sources
 from verifier.report.text import MEANING, place, short_name, summary
 from verifier.rules import KernelOutcome, Rule, RuleCount
 
@@ -45,6 +45,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     arch: str
     built: str
+    source: str
     cells: tuple[Cell, ...]
 
 
@@ -74,6 +75,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     role: str
     builds: tuple[str, ...]
+    sources: str
     place: str
     file: str
     source: tuple[Line, ...]
@@ -169,7 +171,7 @@ def _idle(kernels: Sequence[KernelOutcome], columns: Sequence[Rule], rules: Sequ
 def _row(kernel: KernelOutcome, columns: Sequence[Rule]) -> Row:
     counts = {count.rule: count for count in kernel.ledger}
     cells = tuple(_cell(kernel, counts.get(rule.code) or RuleCount(rule=rule.code)) for rule in columns)
-    return Row(kernel=short_name(kernel.name), arch=kernel.arch, built=built(kernel), cells=cells)
+    return Row(kernel=short_name(kernel.name), arch=kernel.arch, built=built(kernel), source=kernel.source, cells=cells)
 
 
 def built(kernel: KernelOutcome) -> str:
@@ -215,6 +217,7 @@ def _story(item: Found, excerpts: Excerpts) -> Story:
         kernel=short_name(finding.kernel),
         role=finding.role,
         builds=tuple(dict.fromkeys(" ".join((k.arch, built(k))).strip() for k in builds)),
+        sources=sources(builds),
         place=place(location),
         file=_near(location.file) if location.file else kernel.source,
         source=tuple(_python(location, excerpts)),

@@ -64,7 +64,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`fingerprint` stays the same when lines, registers and labels are renumbered. `arch` is that of the kernel."""
+    """`fingerprint` stays the same when lines, registers and labels are renumbered. `arch` and `source` are those of
+    the kernel: with its name they say which of `kernels` it is."""
 
     rule: str
     name: str
@@ -73,6 +74,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: OpenVerdict
     kernel: str
     arch: str
+    source: str
     role: str
     message: str
     fix: str
@@ -188,8 +190,8 @@ def convert(results: Results) -> Report:
         complete=not results.failures,
         tool=Tool(version=tools.version, ptxas=tools.ptxas, nvdisasm=tools.nvdisasm, dsl=tools.dsl),
         kernels=[_kernel(kernel) for kernel in results.kernels],
-        findings=[_finding(finding, kernel.arch) for kernel in results.kernels for finding in kernel.findings],
-        suppressed=[_suppressed(item, kernel.arch) for kernel in results.kernels for item in kernel.suppressed],
+        findings=[_finding(finding, kernel) for kernel in results.kernels for finding in kernel.findings],
+        suppressed=[_suppressed(item, kernel) for kernel in results.kernels for item in kernel.suppressed],
         notices=list(results.notices),
         errors=[Error(kind=f.kind, what=f.what, where=f.where, help=f.do) for f in results.failures],
         summary=Summary(
@@ -241,7 +243,7 @@ def _rule(count: RuleCount) -> Rule:
     )
 
 
-def _finding(finding: internal.Finding, arch: str) -> Finding:
+def _finding(finding: internal.Finding, kernel: KernelOutcome) -> Finding:
     return Finding(
         rule=finding.rule,
         name=finding.name,
@@ -249,7 +251,8 @@ def _finding(finding: internal.Finding, arch: str) -> Finding:
         hazard=Hazard(finding.hazard.value),
         verdict=OpenVerdict(finding.verdict.value),
         kernel=finding.kernel,
-        arch=arch,
+        arch=kernel.arch,
+        source=kernel.source,
         role=finding.role,
         message=finding.message,
         fix=finding.fix,
@@ -259,9 +262,9 @@ def _finding(finding: internal.Finding, arch: str) -> Finding:
     )
 
 
-def _suppressed(item: internal.Suppressed, arch: str) -> Suppressed:
+def _suppressed(item: internal.Suppressed, kernel: KernelOutcome) -> Suppressed:
     return Suppressed(
-        finding=_finding(item.finding, arch),
+        finding=_finding(item.finding, kernel),
         waiver=Waiver(item.waiver.value),
         reason=item.reason,
         origin=item.origin,

@@ -42,7 +42,7 @@ def render(results: Results, rules: Sequence[Rule], bar: Bar) -> str:
 def _suite(parent: ET.Element, kernel: KernelOutcome, names: dict[str, str], bar: Bar) -> None:
     builder = kernel.toolchain.get("assembler", "")
     title = f"{kernel.name} {kernel.arch}{f' {builder}' if builder else ''}"
-    suite = ET.SubElement(parent, "testsuite", name=_clean(title))
+    suite = ET.SubElement(parent, "testsuite", name=_clean(title), file=_clean(kernel.source))
     for count in kernel.ledger:
         name = f"{count.rule} {names.get(count.rule, '')}".strip()
         case = ET.SubElement(suite, "testcase", classname=_clean(f"{kernel.name}.{kernel.arch}"), name=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Protocol
 
@@ -62,6 +62,16 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     suppressed: int = 0
 
 
+def sources(builds: Iterable[KernelOutcome]) -> str:
+    """The inputs that builds came from."""
+    return ", ".join(dict.fromkeys(kernel.source for kernel in builds))
+
+
+def first_file(kernel: KernelOutcome) -> str:
+    """The file of an input that PTX lines count in, where PTX and machine code come from two."""
+    return kernel.source.partition(" + ")[0]
+
+
 class Excerpts(Protocol):
     """Where a report gets the lines that it quotes; an empty text when there is none."""
 
@@ -88,6 +98,11 @@ class Results:
     def findings(self) -> Iterator[Finding]:
         for kernel in self.kernels:
             yield from kernel.findings
+
+    @property
+    def mixed(self) -> bool:
+        """The kernels come from several inputs."""
+        return len({kernel.source for kernel in self.kernels}) > 1
 
     @cached_property
     def totals(self) -> Totals:

@@ -17,7 +17,7 @@ import msgspec
 from verifier.findings import Finding, Hazard, Severity, Suppressed, Verdict, Waiver
 from verifier.findings import Location as Place
 from verifier.report import sarif_v2 as sarif
-from verifier.report.results import Excerpts, Results
+from verifier.report.results import Excerpts, Results, first_file
 from verifier.report.text import place, short_name
 from verifier.rules import KernelOutcome, Rule
 from verifier.rules.reference import markdown
@@ -158,7 +158,7 @@ def _text(group: _Group) -> str:
 
 
 def _build(kernel: KernelOutcome) -> dict[str, str]:
-    return {"kernel": kernel.name, "arch": kernel.arch, **kernel.toolchain}
+    return {"kernel": kernel.name, "arch": kernel.arch, "source": kernel.source, **kernel.toolchain}
 
 
 def _suppression(item: Suppressed) -> sarif.Suppression:
@@ -194,9 +194,10 @@ def _location(
         region = sarif.Region(start_line=location.line)
         physical = sarif.PhysicalLocation(artifact_location=_artifact(location.file), region=region)
     else:
-        line = (location.ptx_line if kernel.source.endswith(".ptx") else None) or 1
+        file = first_file(kernel)
+        line = (location.ptx_line if file.endswith(".ptx") else None) or 1
         region = sarif.Region(start_line=line)
-        physical = sarif.PhysicalLocation(artifact_location=_artifact(kernel.source or "kernel.ptx"), region=region)
+        physical = sarif.PhysicalLocation(artifact_location=_artifact(file or "kernel.ptx"), region=region)
     return sarif.Location(
         physical_location=physical,
         logical_locations=(

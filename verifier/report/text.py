@@ -41,7 +41,7 @@ def render(results: Results, excerpts: Excerpts, paint: Paint = plain) -> str:
     for kernel in results.kernels:
         lines += _unknowns(kernel, paint)
     for kernel in results.kernels:
-        lines.append(_ledger(kernel, paint))
+        lines.append(_ledger(kernel, paint, mixed=results.mixed))
         lines += [f"  assumed: {assumption}" for assumption in kernel.assumptions]
         lines += _strangers(kernel, paint)
         lines += _waived(kernel, paint)
@@ -114,7 +114,7 @@ def _unknowns(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
         shown = "; ".join(places[:MAX_PLACES])
         more = f"; and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
         yield f"{paint(f'unknown[{rule}]', 'unknown')} {len(places)} x {reason}"
-        yield f"  in kernel {short_name(kernel.name)} ({kernel.arch}); {shown}{more}"
+        yield f"  in kernel {short_name(kernel.name)} ({kernel.arch}), {kernel.source}; {shown}{more}"
 
 
 def _strangers(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _strangers(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
     if kernel.unknown_opcodes:
         ranked = sorted(kernel.unknown_opcodes.items(), key=lambda item: (-item[1], item[0]))
         listed = ", ".join(f"{opcode} x{number}" for opcode, number in ranked[:MAX_PLACES])
-        more = f", and {len(ranked) - MAX_PLACES} more opcodes" if len(ranked) > MAX_PLACES else ""
+        more = f", and {many(len(ranked) - MAX_PLACES, 'more opcode')}" if len(ranked) > MAX_PLACES else ""
         total = many(sum(kernel.unknown_opcodes.values()), "instruction")
         yield f"  {paint('unknown to the tables', 'unknown')}: {total}, {listed}{more}"
 
@@ -138,7 +138,8 @@ def _waived(kernel: KernelOutcome, paint: Paint) -> Iterator[str]:
         )
 
 
-def _ledger(kernel: KernelOutcome, paint: Paint) -> str:
+def _ledger(kernel: KernelOutcome, paint: Paint, *, mixed: bool) -> str:
+    """Counts of one kernel; `mixed`: its name alone does not tell which input it is from."""
     worked = [_count(count) for count in kernel.ledger if not count.idle and not count.skipped]
     idle = [count.rule for count in kernel.ledger if count.idle]
     skipped: dict[str, list[str]] = defaultdict(list)
@@ -151,7 +152,8 @@ def _ledger(kernel: KernelOutcome, paint: Paint) -> str:
     parts += [f"not run: {' '.join(rules)} ({reason})" for reason, rules in skipped.items()]
     assembler = kernel.toolchain.get("assembler", "")
     built = f", assembled by {assembler}" if assembler else ""
-    return f"{paint(short_name(kernel.name), 'strong')} ({kernel.arch}{built}): {'; '.join(parts)}"
+    source = f", {kernel.source}" if mixed else ""
+    return f"{paint(short_name(kernel.name), 'strong')} ({kernel.arch}{source}{built}): {'; '.join(parts)}"
 
 
 def _count(count: RuleCount) -> str:
@@ -161,12 +163,8 @@ def _count(count: RuleCount) -> str:
 
 def summary(results: Results, paint: Paint = plain) -> str:
     """The last line of a report: totals and versions."""
-    totals, tools = results.totals, results.tools
+    totals = results.totals
     archs = sorted({kernel.arch for kernel in results.kernels})
-    versions = [
-        f"{name} {version or 'not installed'}"
-        for name, version in (("ptxas", tools.ptxas), ("nvdisasm", tools.nvdisasm), ("dsl", tools.dsl))
-    ]
     text = (
         f"{many(totals.kernels, 'kernel')} ({', '.join(archs) or 'none'}): "
         f"{many(totals.proved, 'obligation')} proved, {totals.violated} violated, {totals.unknown} unknown; "
@@ -174,11 +172,22 @@ def summary(results: Results, paint: Paint = plain) -> str:
         + (f"{totals.suppressed} waived; " if totals.suppressed else "")
         + f"{many(totals.unparsed, 'unparsed line')}; "
         + (f"{many(totals.unknown_instructions, 'unknown instruction')}; " if totals.unknown_instructions else "")
-        + ", ".join(versions)
+        + _versions(results)
     )
     if results.failures:
         return paint(f"{_incomplete(results)}: {text}", "error")
     return paint(text, _summary_style(totals.errors, totals.unknown + totals.unknown_instructions))
+
+
+def _versions(results: Results) -> str:
+    """Who made the machine code, and the tools installed here: a cubin may come from another assembler."""
+    tools = results.tools
+    made = sorted({kernel.toolchain.get("assembler", "") for kernel in results.kernels} - {""})
+    here = [
+        f"{name} {version or 'not installed'}"
+        for name, version in (("ptxas", tools.ptxas), ("nvdisasm", tools.nvdisasm), ("dsl", tools.dsl))
+    ]
+    return (f"assembled by {', '.join(made)}; " if made else "") + f"tools here: {', '.join(here)}"
 
 
 def _summary_style(errors: int, unknown: int) -> str:
