@@ -103,3 +103,37 @@ def test_a_guarded_trap_decides_nothing() -> None:
         """
     )
     assert [j.verdict for j in judge(kernel, "CTL703")] == [Verdict.PROVED]
+
+
+def test_the_two_ways_of_a_data_branch_do_not_both_happen() -> None:
+    source = """
+        warp 0:
+        ld.global.f32 f1, [data];
+        setp.gt.f32 q2, f1, 0f00000000;
+        @q2 bra OTHER;
+        {first}
+        ld.shared.b32 r6, [buf];
+        bra.uni DONE;
+        OTHER: cp.async.ca.shared.global [buf], [data], 4;
+        cp.async.commit_group;
+        DONE: cp.async.wait_group 0;
+        """
+    copy = "cp.async.ca.shared.global [buf], [data], 4;"
+    assert violated(fragment(source.format(first=""))) == set()
+    assert violated(fragment(source.format(first=copy))) == {"MEM401"}
+
+
+def test_a_group_that_one_way_of_a_data_branch_commits_is_not_counted() -> None:
+    source = """
+        warp 0:
+        ld.global.f32 f1, [data];
+        setp.gt.f32 q2, f1, 0f00000000;
+        cp.async.ca.shared.global [buf], [data], 4;
+        cp.async.commit_group;
+        @q2 bra SKIP;
+        cp.async.commit_group;
+        SKIP: cp.async.wait_group {pending};
+        ld.shared.b32 r6, [buf];
+        """
+    assert violated(fragment(source.format(pending=0))) == set()
+    assert violated(fragment(source.format(pending=1))) == {"MEM401"}

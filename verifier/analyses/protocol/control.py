@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from verifier.analyses.protocol.fiber import Fiber, Frame
+from verifier.analyses.protocol.fiber import Fiber, Frame, Path
 from verifier.analyses.protocol.values import Lanes, LaneValue, Unknown, merge, pick
 from verifier.model.cfg import Cfg
 
@@ -146,9 +146,26 @@ def _both_ways(fiber: Fiber, how: Branch, joins: Mapping[int, tuple[int, ...]], 
     frame = Frame(how.join, fiber.lanes, _values(fiber, joins[how.join]))
     frame.retry = second
     frame.regs = fiber.regs.copy()
+    frame.groups = fiber.warp.open_groups()
     frame.branch = how.block
+    frame.outer = fiber.path
     fiber.stack.append(frame)
+    fiber.machine.decisions += 1
+    _follow(fiber, (*fiber.path, (fiber.machine.decisions, how.block, first)))
     return first
+
+
+def _follow(fiber: Fiber, path: Path) -> None:
+    fiber.path = fiber.warp.path = path
+
+
+def _either(one: tuple[list[int], ...], other: tuple[list[int], ...]) -> tuple[list[int], ...]:
+    """Groups that are pending whichever way was taken, counted from the latest: no more of them, none done earlier."""
+    both = []
+    for a, b in zip(one, other, strict=True):
+        count = min(len(a), len(b))
+        both.append([max(x, y) for x, y in zip(a[len(a) - count :], b[len(b) - count :], strict=True)])
+    return tuple(both)
 
 
 def meet(fiber: Fiber, slots: tuple[int, ...]) -> int:
@@ -160,9 +177,16 @@ def meet(fiber: Fiber, slots: tuple[int, ...]) -> int:
         fiber.regs = frame.regs
         fiber.lanes = frame.lanes
         following, frame.retry = frame.retry, None
+        pending = fiber.warp.open_groups()
+        fiber.warp.set_groups(frame.groups)
+        frame.groups = pending
+        number, block, _ = fiber.path[-1]
+        _follow(fiber, (*frame.outer, (number, block, following)))
         return following
     fiber.stack.pop()
     if frame.branch is not None:
+        _follow(fiber, frame.outer)
+        fiber.warp.set_groups(_either(frame.groups, fiber.warp.open_groups()))
         for slot in slots:
             if frame.values[slot] is not regs[slot] and frame.values[slot] != regs[slot]:
                 regs[slot] = Unknown("a value that an undecided branch sets")

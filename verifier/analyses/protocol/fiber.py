@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from verifier.analyses.protocol.machine import Machine
 
 
+# Undecided branches that an access is inside of: (number of the decision, block that branches, way taken).
+Path = tuple[tuple[int, int, int], ...]
+
+
 class Warp:
     """One warp of one CTA: its clock, and the asynchronous work it has started and not seen complete."""
 
@@ -31,6 +35,7 @@ class Warp:
         "load_component",
         "loads",
         "name",
+        "path",
         "quarter",
         "released",
         "stores",
@@ -54,6 +59,15 @@ class Warp:
         self.wgmma = Groups()  # wgmma.mma_async
         self.cluster_generation = -1  # the cluster barrier's generation it has arrived in
         self.released: list[Release] = []
+        self.path: Path = ()  # that of the fiber that runs
+
+    def open_groups(self) -> tuple[list[int], ...]:
+        """Groups of each kind that may be pending."""
+        return tuple(groups.closed.copy() for groups in (self.bulk, self.copies, self.wgmma))
+
+    def set_groups(self, pending: tuple[list[int], ...]) -> None:
+        for groups, closed in zip((self.bulk, self.copies, self.wgmma), pending, strict=True):
+            groups.closed = closed
 
     def tick(self) -> int:
         """Count one step of the warp."""
@@ -146,10 +160,10 @@ class Frame:
     """Lanes that wait at block `join`, with the values that differ there.
 
     With `retry` set they have not come yet: the other outcome of an unknown branch is still to be run from that block
-    with `regs`.
+    with `regs` and `groups`. `outer` is the path that led to the branch.
     """
 
-    __slots__ = ("branch", "join", "lanes", "regs", "retry", "values")
+    __slots__ = ("branch", "groups", "join", "lanes", "outer", "regs", "retry", "values")
 
     def __init__(self, join: int, lanes: Lanes, values: dict[int, LaneValue]) -> None:
         self.join = join
@@ -158,6 +172,8 @@ class Frame:
         self.branch: int | None = None  # the block whose branch could not be decided
         self.retry: int | None = None
         self.regs: list[LaneValue] = []
+        self.groups: tuple[list[int], ...] = ()
+        self.outer: Path = ()
 
 
 class Fiber:
@@ -171,6 +187,7 @@ class Fiber:
         "lanes",
         "machine",
         "parent",
+        "path",
         "regs",
         "stack",
         "until",
@@ -186,6 +203,7 @@ class Fiber:
         self.block = 0
         self.index = 0
         self.stack: list[Frame] = []
+        self.path: Path = ()  # undecided branches that it is inside of
         self.parent: Fiber | None = None
         self.until = -1  # block where the parent takes over again
         self.children = 0  # children still running
@@ -200,5 +218,6 @@ class Fiber:
             child.block = block
             child.parent = self
             child.until = join
+            child.path = self.path
             self.children += 1
             self.machine.ready.append(child)

@@ -34,6 +34,7 @@ class Machine:
         self.limit = limit
         self.sized = bool(boxes.loads or boxes.stores)
         self.time = 0  # instructions executed so far
+        self.decisions = 0  # undecided branches met so far
         self.ctas = range(start.ranks)
         self.components = Components()
         self.memory = SharedWords()
@@ -98,6 +99,7 @@ class Machine:
         heads = self.code.heads
         exit_block = self.code.exit
         fiber.waits = None
+        fiber.warp.path = fiber.path
         while True:
             visited.add(fiber.block)
             block = blocks[fiber.block]

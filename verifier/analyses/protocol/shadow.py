@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from verifier.analyses.protocol.clocks import Clock
+from verifier.analyses.protocol.fiber import Path
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -31,6 +32,7 @@ class Access(msgspec.Struct, frozen=True):
     instr: int
     detail: object
     time: int
+    path: Path = ()
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -96,7 +98,7 @@ class Shadow:
             other = entries[key]
             if other.low >= high or other.high <= low or other.component == component:
                 continue
-            if not self._meet(access, other):
+            if not self._meet(access, other) or (access.path and other.path and _exclusive(access, other)):
                 continue
             if clock.get(other.component, 0) >= other.done:
                 ordered[key] = other
@@ -128,6 +130,12 @@ class ByteShadow(Shadow):
         if a.warp == b.warp and a.issuer == a.component and b.issuer == b.component:
             return False
         return _pieces_meet(_pieces(a), _pieces(b))
+
+
+def _exclusive(a: Access, b: Access) -> bool:
+    """Whether the two lie on different ways of one undecided branch, taken once: then only one of them happens."""
+    ways = {number: way for number, _, way in a.path}
+    return any(ways.get(number, way) != way for number, _, way in b.path)
 
 
 def _pieces(access: Access) -> tuple[tuple[int, int], ...]:

@@ -133,7 +133,7 @@ class Tmem:
         issued = done if component == warp.component else warp.tick()
         access = Access(
             cta, low, low + columns, write, warp.component, issued, component, done, warp.name, instr, quarters,
-            self._machine.time,
+            self._machine.time, warp.path,
         )  # fmt: skip
         ordered, conflicts = self.shadow.touch(access, warp.clock)
         for conflict in conflicts:

@@ -203,7 +203,7 @@ class Traffic:
         issued = done if component == warp.component else warp.tick()
         access = Access(
             address >> RANK_SHIFT, low, low + size, write, warp.component, issued, component, done, warp.name, instr,
-            detail, self._machine.time,
+            detail, self._machine.time, warp.path,
         )  # fmt: skip
         ordered, conflicts = self.shadow.touch(access, warp.clock)
         if instr not in self.met and any(other.warp != warp.name or other.component != component for other in ordered):
