@@ -43,8 +43,9 @@ schema: $(STAMP)  ## Write the JSON Schemas of the reports again
 	@$(BIN)/python -m verifier.report.schema
 	@$(BIN)/python -m verifier.diff.schema
 
-docs: $(STAMP)  ## Write docs/rules.md again from the docstrings of the rules
+docs: $(STAMP)  ## Write docs/rules.md and the samples of README and docs again
 	@$(BIN)/python -m verifier.rules.reference docs/rules.md
+	@$(BIN)/python -m tests.contract.samples
 
 lock: $(STAMP)  ## Resolve requirements.lock again (needs the program `uv`)
 	@{ echo "# Exact versions and hashes of everything \`make\` installs, for Python 3.10 and newer. Written by \`make lock\`."; \

@@ -14,7 +14,7 @@ from verifier.rules import all_rules
 from verifier.rules.reference import page
 
 ROOT = Path(__file__).resolve().parents[2]
-PAPERS = sorted((ROOT / "docs").glob("*.md"))
+PAPERS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHORT = ("getting_started.md", "nightly.md", "reading_a_finding.md", "verdicts.md", "writing_a_rule.md")
 MAX_LINES = 120  # of what a person reads from top to bottom
 
@@ -53,11 +53,20 @@ def test_the_readme_leads_to_every_paper(name: str) -> None:
     assert f"(docs/{name})" in (ROOT / "README.md").read_text()
 
 
-def _commands(paper: Path) -> list[str]:
-    return [line.split(" #")[0].strip() for line in paper.read_text().splitlines() if line.startswith("    verifier ")]
+def _commands(paper: Path, program: str) -> list[str]:
+    """The lines that call `program` in indented and fenced blocks, without their comments."""
+    found = re.findall(rf"(?m)^(?: {{4,}}|[ -]*run: )(?:\$ )?({program} .*)$", paper.read_text())
+    return [line.split(" #")[0].strip() for line in found]
 
 
-@pytest.mark.parametrize("line", sorted({line for paper in PAPERS for line in _commands(paper)}))
+def test_make_has_every_target() -> None:
+    targets = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    named = {line.split()[1] for paper in PAPERS for line in _commands(paper, "make")}
+    named |= {word for paper in PAPERS for word in re.findall(r"`make ([a-z]+)", paper.read_text())}
+    assert {"verify", "test", "diff", "nightly"} <= named <= targets
+
+
+@pytest.mark.parametrize("line", sorted({line for paper in PAPERS for line in _commands(paper, "verifier")}))
 def test_commands_parse(line: str) -> None:
     """Each example names a command and gives it arguments that it accepts; nothing is run."""
     context = click.Context(cli)
