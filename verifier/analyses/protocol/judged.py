@@ -76,14 +76,18 @@ def handovers(protocol: Protocol) -> set[tuple[int, int]]:
 def races(protocol: Protocol) -> dict[int, list[tuple[Machine, Conflict]]]:
     """Later instruction -> unordered accesses of shared memory, as at least two runs show.
 
-    Corner cases (zero trips) count, and so does what happened before an input was missing.
+    Corner cases (zero trips) count, and so does what happened before an input was missing. A run whose signals may land
+    in other phases shows that, and no more.
     """
+    sound = [
+        r for r in (*protocol.runs, *protocol.corners, *protocol.partial) if not (r.signals.early or r.signals.excess)
+    ]
 
     def sites(run: Machine) -> dict[tuple[int, int], Conflict]:
         return {_key(conflict): conflict for conflict in run.traffic.conflicts.values()}
 
     found: dict[int, list[tuple[Machine, Conflict]]] = {}
-    for run, conflict in agreed((*protocol.runs, *protocol.corners, *protocol.partial), sites, protocol.needed):
+    for run, conflict in agreed(sound, sites, protocol.needed):
         found.setdefault(conflict.later.instr, []).append((run, conflict))
     return found
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from verifier.analyses.protocol.machine import Machine
 
 CLC_BYTES = 16
+ROW_BYTES = 16  # a row of a core matrix, which every layout of an operand has at its start (PTX ISA 9.4, 9.7.17.5.1)
 Pieces = tuple[tuple[int, int], ...]  # (start, size), by start
 _COPIED = Unknown("shared memory that a bulk copy wrote")
 
@@ -168,25 +169,26 @@ class Traffic:
         `reads` is (component, count) of the work that reads. Bits 0-13 of the descriptor are the address in units of
         16 bytes (PTX ISA 9.4, 9.7.18.4.1).
         """
-        if isinstance(descriptor, Parts) and isinstance(descriptor.low, int):
+        if isinstance(descriptor, Parts):
             descriptor = descriptor.low
         if not isinstance(descriptor, int):
+            why = descriptor.why if isinstance(descriptor, Unknown) else "it differs between lanes"
+            self.unresolved.setdefault(instr, f"a matrix descriptor: {why}")
             return
-        stage = self._stage((descriptor & 0x3FFF) << 4)
-        if stage is None:
-            return
+        start, size = self._stage((descriptor & 0x3FFF) << 4)
         component, done = reads
         for rank in (warp.cta & ~1, warp.cta | 1) if pair else (warp.cta,):
             if rank in self._machine.ctas:
-                address = rank << RANK_SHIFT | stage
-                self._record(warp, address, self._boxes.stages[stage], False, instr, component, done, None)
+                self._record(warp, rank << RANK_SHIFT | start, size, False, instr, component, done, None)
 
-    def _stage(self, offset: int) -> int | None:
-        """Start of the stage that an offset lies in."""
+    def _stage(self, offset: int) -> tuple[int, int]:
+        """(start, bytes) of the stage that an offset lies in; what is read at least where no stage is known."""
         index = bisect_right(self._starts, offset) - 1
-        if index < 0 or offset >= self._starts[index] + self._boxes.stages[self._starts[index]]:
-            return None
-        return self._starts[index]
+        if index >= 0:
+            start = self._starts[index]
+            if offset < start + self._boxes.stages[start]:
+                return start, self._boxes.stages[start]
+        return offset, ROW_BYTES
 
     def _record(
         self,
