@@ -65,16 +65,29 @@ def test_without_assembling_there_is_no_sass(verifier: Verifier, ptx: MakePtx) -
 def test_an_instruction_that_no_table_knows_fails_strict(verifier: Verifier, ptx: MakePtx) -> None:
     path = ptx()
     path.write_text(path.read_text().replace("mov.u32 %r1, %tid.x;", "frobnicate.b32 %r1, %r2;"))
-    ran = verifier("check", "--no-assemble", path)
+    ran = verifier("check", "--no-assemble", "--select", "MBR", path)
     assert ran.code == 0
     assert "unknown to the tables: 1 instruction, frobnicate.b32 x1" in ran.out
-    assert verifier("check", "--no-assemble", "--strict", path).code == 1
+    assert verifier("check", "--no-assemble", "--select", "MBR", "--strict", path).code == 1
 
 
 def test_a_cubin_alone(verifier: Verifier, cubin: Path) -> None:
     ran = verifier("check", "--format", "json", cubin)
     assert ran.code == 0
     assert kernels(ran.report) == [("kernel_a", "sm_100a")]
+
+
+def test_rules_that_were_not_run_fail_strict(verifier: Verifier, cubin: Path, ptx: MakePtx) -> None:
+    """Half of a build is not a clean build: what reads the other half says nothing."""
+    for half, missing, other in ((cubin, "PTX", "PRF601"), (ptx(), "SASS", "MBR201")):
+        options = ("check", "--no-assemble", half)
+        ran = verifier(*options)
+        assert ran.code == 0
+        assert f"(needs {missing})" in ran.out
+        (summary,) = (line for line in ran.out.splitlines() if "rules not run; " in line)
+        assert " 0 rules" not in summary
+        assert verifier(*options, "--strict").code == 1
+        assert verifier(*options, "--strict", "--select", other).code == 0
 
 
 def test_a_listing(verifier: Verifier, cubin: Path, tmp_path: Path) -> None:

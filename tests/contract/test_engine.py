@@ -18,6 +18,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     arch: str = "sm_100a"
     source: str = "gemm.ptx"
     isas: frozenset[str] = frozenset({"ptx"})
+    blind: dict[str, str] = msgspec.field(default_factory=dict)
     roles: tuple[Role, ...] = (Role("mma", (4,)),)
     metrics: dict[str, int | float] = msgspec.field(default_factory=lambda: {"registers": 40})
 
@@ -96,6 +97,28 @@ def test_a_rule_that_does_not_apply_says_why(changes: dict[str, object], kernel:
     (count,) = run_rules(kernel, [make_rule(fail, **changes)], Policy()).ledger
     assert count.skipped == reason
     assert not count.idle
+
+
+def test_a_rule_without_its_input_is_missed_and_one_for_another_architecture_is_not() -> None:
+    def count(kernel: Kernel, **changes: object) -> RuleCount:
+        return run_rules(kernel, [make_rule(lambda kernel, policy: iter(()), **changes)], Policy()).ledger[0]
+
+    assert count(Kernel(), isa=("sass",)).missed
+    assert not count(Kernel(), isa=("sass",), arch=("sm_90",)).missed
+    assert not count(Kernel()).missed
+
+
+def test_nothing_is_decided_where_code_is_not_seen() -> None:
+    kernel = Kernel(blind={"ptx": "f, called at PTX line 7, is not followed"})
+    outcome = run_rules(kernel, [judging(judgement(Verdict.PROVED), judgement(Verdict.VIOLATED, 2))], Policy())
+    assert [o.verdict for o in outcome.obligations] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
+    assert {f.message for f in outcome.findings} == {"cannot be decided: f, called at PTX line 7, is not followed"}
+    (idle,) = run_rules(kernel, [judging()], Policy()).ledger
+    assert idle.missed
+    assert idle.skipped == kernel.blind["ptx"]
+    sass = make_rule(lambda kernel, policy: iter([judgement(Verdict.PROVED)]), isa=("sass",))
+    both = Kernel(blind=kernel.blind, isas=frozenset({"ptx", "sass"}))
+    assert run_rules(both, [sass], Policy()).ledger[0].proved == 1
 
 
 def test_an_architecture_variant_belongs_to_its_family() -> None:

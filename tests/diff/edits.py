@@ -33,7 +33,7 @@ FULL_FENCE = "fence.acq_rel.cluster"
 def listing(text: str) -> Listing:
     """The lines of the only kernel in some PTX."""
     file = parse_ptx(Source("kernel.ptx", text))
-    functions = {function.name: function for function in lower_ptx(file)}
+    functions = {function.name: function for function in lower_ptx(file, follow=False)}
     (kernel,) = functions.values()
     return ptx_listing(file, KernelModel(kernel, lift_ptx, LaunchFacts()), functions)
 

@@ -64,6 +64,7 @@ def test_shape(results: Results) -> None:
         "unparsed": 0,
         "unknown_instructions": 0,
         "suppressed": 0,
+        "not_run": 0,
     }
 
 

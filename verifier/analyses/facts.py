@@ -13,6 +13,7 @@ from verifier.analyses.sass.metrics import sass_metrics
 from verifier.analyses.sass.side import Cubin, SassSide
 from verifier.launch import LaunchFacts
 from verifier.model.kernel import KernelModel
+from verifier.model.program import UNKNOWN_CALLEE, Instr
 from verifier.model.roles import Role
 from verifier.model.streams import Stream
 
@@ -62,6 +63,18 @@ class KernelFacts:
         return frozenset(name for name, side in (("ptx", self.ptx), ("sass", self.sass)) if side is not None)
 
     @cached_property
+    def blind(self) -> Mapping[str, str]:
+        """By instruction set, why nothing can be proved or denied there: code runs that is not seen.
+
+        What machine code calls by its address is what PTX calls by its name: with PTX at hand that is known.
+        """
+        ptx = self.ptx.unfollowed if self.ptx is not None else None
+        sass = self.sass.unfollowed if self.sass is not None else None
+        if sass is not None and sass.flow.callee == UNKNOWN_CALLEE and self.ptx is not None and ptx is None:
+            sass = None
+        return {isa: _unseen(isa, instr) for isa, instr in (("ptx", ptx), ("sass", sass)) if instr is not None}
+
+    @cached_property
     def roles(self) -> Sequence[RoleSummary]:
         side = self.ptx or self.sass
         return tuple(RoleSummary(role.name, role.warps) for role in side.roles) if side else ()
@@ -91,3 +104,12 @@ class KernelFacts:
     def role(self, name: str) -> Role | None:
         side = self.ptx or self.sass
         return next((r for r in side.roles if r.name == name), None) if side else None
+
+
+def _unseen(isa: str, instr: Instr) -> str:
+    place = f"PTX line {instr.location.ptx_line}"
+    if isa == "sass":
+        place = f"SASS {instr.location.sass_offset or 0:#x}"
+    if not instr.flow.callee:
+        return f"where the indirect branch at {place} goes is not known"
+    return f"{instr.flow.callee}, called at {place}, is not followed and may synchronize"

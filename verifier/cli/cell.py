@@ -28,11 +28,10 @@ from verifier.compile.reassemble import reassemble
 from verifier.compile.store import default_store
 from verifier.config import Policy
 from verifier.diff.identity import identity
-from verifier.diff.ptx_lines import ptx_listing
+from verifier.diff.ptx_lines import ptx_listing, written_functions
 from verifier.diff.sass_lines import machine_code, sass_listing
 from verifier.errors import CompileError, InternalError, ToolchainError, VerifierError
 from verifier.findings import Finding, Profile
-from verifier.model.lower_ptx import lower_ptx
 from verifier.nightly.cells import CaseSubject, CellResult, CellSpec, CellStore, FileSubject, KernelRecord, State
 from verifier.report.html import CONTEXT, TOOLCHAIN
 from verifier.report.waivers import Waivers
@@ -211,8 +210,7 @@ def _files(spec: CellSpec, subject: FileSubject) -> Bundle:
 def _identities(parts: Parts, loaded: LoadedKernel) -> Iterator[tuple[str, str]]:
     kernel = loaded.kernel
     if parts.ptx is not None and kernel.ptx is not None:
-        functions = {function.name: function for function in lower_ptx(parts.ptx)}
-        yield "ptx", identity(ptx_listing(parts.ptx, kernel.ptx, functions))
+        yield "ptx", identity(ptx_listing(parts.ptx, kernel.ptx, written_functions(parts.ptx)))
     if parts.sass is not None and kernel.sass is not None:
         code = machine_code(parts.sass, loaded.machine)
         yield "sass", identity(sass_listing(kernel.sass.function.name, code, lambda _: ()))

@@ -12,7 +12,7 @@ from verifier.diff.hunks import Comparison, compare
 from verifier.diff.ir_lines import ir_listing
 from verifier.diff.lines import Line, LineKind, Listing
 from verifier.diff.metrics import Delta, opcodes, resources
-from verifier.diff.ptx_lines import ptx_listing
+from verifier.diff.ptx_lines import ptx_listing, written_functions
 from verifier.diff.sass_lines import sass_listing
 from verifier.diff.sides import Side, toolchain_changes
 from verifier.diff.skeleton import Skeleton, compare_skeletons
@@ -20,8 +20,7 @@ from verifier.diff.verdicts import UNCHECKED, Verdicts, compare_verdicts
 from verifier.errors import InputError
 from verifier.launch import LaunchFacts
 from verifier.model.kernel import KernelModel
-from verifier.model.lower_ptx import lower_ptx
-from verifier.model.program import FlowKind, Instr
+from verifier.model.program import Instr
 from verifier.rules import Rule
 
 
@@ -148,10 +147,7 @@ def _listings(before: Side, after: Side, options: Options) -> Iterator[tuple[Lis
 def _ptx(side: Side, launch: Sequence[Line]) -> Listing:
     assert side.ptx is not None
     assert side.facts.ptx is not None
-    model = side.facts.ptx
-    calls = any(instr.flow.kind is FlowKind.CALL for instr in model.function.instrs)
-    functions = {function.name: function for function in lower_ptx(side.ptx)} if calls else {}
-    listing = ptx_listing(side.ptx, model, functions)
+    listing = ptx_listing(side.ptx, side.facts.ptx, written_functions(side.ptx))
     return Listing("ptx", [*launch, *listing.lines])
 
 

@@ -17,7 +17,7 @@ from verifier.isa.ptx_sync import PLAIN
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.lift_ptx import lift_ptx
-from verifier.model.lower_ptx import Resolved
+from verifier.model.lower_ptx import Resolved, lower_ptx
 from verifier.model.program import Arg, FlowKind, Function, Instr, Reg, SReg, Sym
 from verifier.parse import ptx_ast as ast
 
@@ -39,7 +39,8 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 def ptx_listing(file: ast.PtxFile, model: KernelModel, functions: Mapping[str, Function]) -> Listing:
-    """Lines of the kernel of `model`; `functions` are all functions of `file` by name."""
+    """Lines of the kernel of `model`; `functions` are those of `file` by name, as written (`written_functions`)."""
+    model = _as_written(model, functions)
     module, bodies = _outline(file)
     defined = frozenset(bodies) | {name for body in bodies.values() for name in _labelled(body)}
     kernel = model.function
@@ -52,6 +53,20 @@ def ptx_listing(file: ast.PtxFile, model: KernelModel, functions: Mapping[str, F
     used = {slot for line in lines for slot in line.slots}
     shared = [line for variable in module for line in [_variable(file, variable)] if used.intersection(line.slots)]
     return Listing("ptx", [*_target(file), *shared, *lines])
+
+
+def written_functions(file: ast.PtxFile) -> dict[str, Function]:
+    """The functions of a file by name, with their calls as they stand; none when nothing can be called."""
+    calls = any(isinstance(s, ast.FunctionHeader) and s.kind == "func" for s in file.statements)
+    return {function.name: function for function in lower_ptx(file, follow=False)} if calls else {}
+
+
+def _as_written(model: KernelModel, functions: Mapping[str, Function]) -> KernelModel:
+    """The kernel with its calls in place: each function is compared once, not at each place that calls it."""
+    written = functions.get(model.function.name)
+    if written is None or not any(instr.flow.kind is FlowKind.CALL for instr in written.instrs):
+        return model
+    return KernelModel(written, lift_ptx, model.launch)
 
 
 def _outline(file: ast.PtxFile) -> tuple[list[ast.VarDecl], dict[str, _Body]]:

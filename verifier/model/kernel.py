@@ -10,7 +10,7 @@ from verifier.model.barriers import Barriers
 from verifier.model.cfg import build_cfg
 from verifier.model.events import Event, Kind
 from verifier.model.places import Place, place_of
-from verifier.model.program import AddressExpr, FlowKind, Function
+from verifier.model.program import AddressExpr, FlowKind, Function, Instr
 from verifier.model.roles import Role, name_roles
 from verifier.model.ssa import Ssa
 from verifier.model.streams import Shape, Stream, build_streams
@@ -83,9 +83,12 @@ class KernelModel:
         return tuple(notes)
 
     @cached_property
-    def unresolved_branches(self) -> tuple[int, ...]:
-        """Indirect branches without a target table: nothing about code behind them can be proved."""
-        return tuple(i.index for i in self.function.instrs if i.flow.kind is FlowKind.INDEXED and not i.flow.targets)
+    def unfollowed(self) -> Instr | None:
+        """A call of code that is not seen and may synchronize, or a branch into the unknown, that some warp comes to:
+        with it nothing about the kernel can be proved or denied."""
+        instrs = self.function.instrs
+        blind = [i for i in instrs if i.flow.callee or (i.flow.kind is FlowKind.INDEXED and not i.flow.targets)]
+        return next((i for i in blind if any(stream.comes_to(i.index) for stream in self.streams)), None)
 
     def _name_tmem_base(self) -> None:
         """Forward the TMEM base through shared memory: a load from the slot that alloc wrote is the base itself."""

@@ -204,7 +204,7 @@ def _ld(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
     if not any(word.startswith("param") for word in op.words) or not isinstance(source, ast.Address):
         return None
     base = arg_of(source.base, name)
-    if not isinstance(base, Sym):
+    if not isinstance(base, Sym) or base.space != "param":
         return None
     width = width_of(_type(op))
     items = operands[0].items if isinstance(operands[0], ast.Vector) else (operands[0],)

@@ -9,9 +9,12 @@ import msgspec
 from verifier.errors import InputError
 from verifier.findings import Location
 from verifier.isa import ptx_ops
+from verifier.isa.calls import SYSTEM_CALLS, Callee
+from verifier.model.inline_ptx import call_of, inline
 from verifier.model.lower_alu import lower_assigns
 from verifier.model.program import (
     NEXT,
+    UNKNOWN_CALLEE,
     Arg,
     Flow,
     FlowKind,
@@ -23,81 +26,30 @@ from verifier.model.program import (
     SReg,
     Sym,
 )
+from verifier.model.ptx_bodies import FunctionBody, Locations, Scope, bodies_of, declared, size_of, spell_out
 from verifier.parse import ptx_ast as ast
 from verifier.parse.source import Source
 
 _EXITS = {"ret": FlowKind.EXIT, "exit": FlowKind.EXIT, "trap": FlowKind.TRAP}
 
 
-class _Scope:
-    """Registers, labels and variables declared between one pair of braces."""
-
-    def __init__(self, parent: _Scope | None, suffix: str) -> None:
-        self.parent = parent
-        self.suffix = suffix
-        self.names: set[str] = set()
-        self.ranges: list[tuple[str, int]] = []
-        self.vectors: dict[str, tuple[str, ...]] = {}  # vector registers: name -> names of the elements
-        self.labels: dict[str, int] = {}
-        self.cache: dict[str, Arg] = {}
-
-    def declares(self, name: str) -> bool:
-        if name in self.names:
-            return True
-        for prefix, count in self.ranges:
-            tail = name[len(prefix) :]
-            if name.startswith(prefix) and tail.isdigit() and int(tail) < count:
-                return True
-        return False
-
-
-class _FunctionBody:
-    """The statements of one definition, with the scope each instruction stands in."""
-
-    def __init__(self, header: ast.FunctionHeader) -> None:
-        self.header = header
-        self.root = _Scope(None, "")
-        self.instructions: list[tuple[ast.Instruction, _Scope, Location]] = []
-        self.objects: list[ObjectDecl] = []
-        self.tables: dict[str, tuple[str, ...]] = {}
-        self.has_vectors = False
-
-
-class _Locations:
-    """Turns spans and the latest `.loc` into locations."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._files: dict[int, str] = {}
-        self._file: str | None = None
-        self._line: int | None = None
-
-    def declare(self, statement: ast.FileDecl) -> None:
-        self._files[statement.index] = statement.path
-
-    def move(self, loc: ast.Loc) -> None:
-        self._file = self._files.get(loc.file)
-        self._line = loc.line or None
-
-    def reset(self) -> None:
-        self._file = self._line = None
-
-    def at(self, offset: int) -> Location:
-        return Location(ptx_line=self._source.line_of(offset), file=self._file, line=self._line)
-
-
-def lower_ptx(file: ast.PtxFile) -> tuple[Function, ...]:
+def lower_ptx(file: ast.PtxFile, *, follow: bool = True) -> tuple[Function, ...]:
     """All function definitions of a file; kernels (`.entry`) and device functions (`.func`) alike.
 
-    Raises InputError when a branch names a label that is not in scope, or the file names no target.
+    `follow`: what a kernel calls stands in the place of the call, as far as it can be followed. Raises
+    InputError when a branch names a label that is not in scope, or the file names no target.
     """
     arch = _target(file)
-    locations = _Locations(file.source)
+    locations = Locations(file.source)
     for statement in file.statements:
         if isinstance(statement, ast.FileDecl):
             locations.declare(statement)
     module_objects = tuple(_objects(file.statements))
-    return tuple(_lower_body(body, arch, module_objects, file.source) for body in _bodies(file.statements, locations))
+    bodies = list(bodies_of(file.statements, locations))
+    functions = {body.header.name: body for body in bodies if body.header.kind == "func"}
+    if follow:
+        bodies = [inline(body, functions) if body.header.kind == "entry" else body for body in bodies]
+    return tuple(_lower_body(body, arch, module_objects, file.source) for body in bodies)
 
 
 def entry_names(file: ast.PtxFile) -> tuple[str, ...]:
@@ -123,86 +75,7 @@ def _objects(statements: Sequence[ast.Statement]) -> Iterator[ObjectDecl]:
         elif isinstance(statement, ast.ScopeEnd):
             depth -= 1
         elif isinstance(statement, ast.VarDecl) and depth == 0:
-            yield _object(statement)
-
-
-def _object(decl: ast.VarDecl) -> ObjectDecl:
-    return ObjectDecl(decl.name, decl.space, _size(decl.type, decl.dims), decl.align or 1)
-
-
-def _size(type_name: str, dims: tuple[int | None, ...]) -> int | None:
-    size = ptx_ops.width_of(type_name.lstrip(".")) // 8
-    for dim in dims:
-        if dim is None:
-            return None
-        size *= dim
-    return size
-
-
-def _bodies(statements: Sequence[ast.Statement], locations: _Locations) -> Iterator[_FunctionBody]:
-    body: _FunctionBody | None = None
-    scope: _Scope | None = None
-    scopes = 0
-    for statement in statements:
-        if isinstance(statement, ast.FunctionHeader):
-            if statement.is_definition:
-                body, scope, scopes = _FunctionBody(statement), None, 0
-                locations.reset()
-        elif body is None:
-            continue
-        elif isinstance(statement, ast.ScopeBegin):
-            scope = body.root if scope is None else _Scope(scope, f"#{scopes}")
-            scopes += 1
-        elif isinstance(statement, ast.ScopeEnd):
-            scope = scope.parent if scope else None
-            if scope is None:
-                yield body
-                body = None
-        elif scope is not None:
-            _collect(statement, body, scope, locations)
-
-
-def _collect(statement: ast.Statement, body: _FunctionBody, scope: _Scope, locations: _Locations) -> None:
-    if isinstance(statement, ast.Instruction):
-        body.instructions.append((statement, scope, locations.at(statement.span.start)))
-    elif isinstance(statement, ast.Label):
-        scope.labels[statement.name] = len(body.instructions)
-    elif isinstance(statement, ast.Loc):
-        locations.move(statement)
-    elif isinstance(statement, ast.RegDecl):
-        _declare(statement, scope)
-        body.has_vectors = body.has_vectors or bool(scope.vectors)
-    elif isinstance(statement, ast.VarDecl):
-        body.objects.append(_object(statement))
-    elif isinstance(statement, ast.BranchTargets):
-        body.tables[statement.name] = statement.targets
-
-
-def _declare(statement: ast.RegDecl, scope: _Scope) -> None:
-    """A vector register (`.reg .v4 .b32 x`) is its elements: x.x, x.y, x.z, x.w."""
-    lanes = {"v2": "xy", "v4": "xyzw"}.get(statement.type.partition(".")[0], "")
-    for name, count in statement.names:
-        if count is not None:
-            scope.ranges.append((name, count))
-            continue
-        scope.names.add(name)
-        if lanes:
-            scope.vectors[name] = tuple(f"{name}.{lane}" for lane in lanes)
-            scope.names.update(scope.vectors[name])
-
-
-def _spell_out(operand: ast.Operand, scope: _Scope) -> ast.Operand:
-    """A vector register as an operand stands for the vector of its elements."""
-    if not isinstance(operand, ast.Name):
-        return operand
-    level: _Scope | None = scope
-    while level is not None:
-        if operand.text in level.vectors:
-            return ast.Vector(tuple(ast.Name(element) for element in level.vectors[operand.text]))
-        if level.declares(operand.text):
-            break
-        level = level.parent
-    return operand
+            yield declared(statement)
 
 
 class _Resolver:
@@ -212,14 +85,14 @@ class _Resolver:
         self._spaces = spaces
         self._name = name  # of the file, for messages
 
-    def resolve(self, scope: _Scope, text: str) -> Arg:
+    def resolve(self, scope: Scope, text: str) -> Arg:
         arg = scope.cache.get(text)
         if arg is None:
             arg = scope.cache[text] = self._resolve(scope, text)
         return arg
 
-    def _resolve(self, scope: _Scope, text: str) -> Arg:
-        level: _Scope | None = scope
+    def _resolve(self, scope: Scope, text: str) -> Arg:
+        level: Scope | None = scope
         while level is not None:
             if level.declares(text):
                 return Reg(text + level.suffix)
@@ -233,10 +106,12 @@ class _Resolver:
         return Sym(text, "code")
 
 
-def _lower_body(body: _FunctionBody, arch: str, module_objects: tuple[ObjectDecl, ...], source: Source) -> Function:
+def _lower_body(body: FunctionBody, arch: str, module_objects: tuple[ObjectDecl, ...], source: Source) -> Function:
     header = body.header
     params = tuple(
-        ObjectDecl(p.name, "param", _size(p.type, p.dims), p.align or 1) for p in (*header.params, *header.returns)
+        ObjectDecl(p.name, "param", size_of(p.type, p.dims), p.align or 1)
+        for p in (*header.params, *header.returns)
+        if p.space != "reg"
     )
     objects = (*module_objects, *body.objects, *params)
     resolver = _Resolver({o.name: o.space for o in objects}, source.name)
@@ -258,7 +133,7 @@ def _lower_body(body: _FunctionBody, arch: str, module_objects: tuple[ObjectDecl
     )
 
 
-def _end_with_return(body: _FunctionBody, source: Source) -> None:
+def _end_with_return(body: FunctionBody, source: Source) -> None:
     """Running off the end of a function returns: write that down, so that every path ends in an exit."""
     last = body.instructions[-1][0] if body.instructions else None
     if last is None or last.guard is not None or last.opcode.split(".")[0] not in ("ret", "exit", "trap", "bra"):
@@ -277,15 +152,15 @@ def _dim3(values: tuple[int, ...] | None) -> tuple[int, int, int] | None:
 def _lower_instruction(
     index: int,
     statement: ast.Instruction,
-    scope: _Scope,
+    scope: Scope,
     location: Location,
     resolver: _Resolver,
-    body: _FunctionBody,
+    body: FunctionBody,
     source: Source,
 ) -> Instr:
     op = ptx_ops.decode(statement.opcode)
     if body.has_vectors:
-        operands = tuple(_spell_out(operand, scope) for operand in statement.operands)
+        operands = tuple(spell_out(operand, scope) for operand in statement.operands)
         statement = msgspec.structs.replace(statement, operands=operands)
 
     def name(text: str) -> Arg:
@@ -317,9 +192,9 @@ class Resolved:
 def _flow(
     op: ptx_ops.PtxOp,
     statement: ast.Instruction,
-    scope: _Scope,
+    scope: Scope,
     resolver: _Resolver,
-    body: _FunctionBody,
+    body: FunctionBody,
     source: Source,
 ) -> Flow:
     if op.family in _EXITS:
@@ -336,12 +211,19 @@ def _flow(
         if isinstance(index, Reg) and targets:
             return Flow(FlowKind.INDEXED, targets, index, tuple(range(len(targets))))
         return Flow(FlowKind.INDEXED, targets)
-    return Flow(FlowKind.CALL) if op.family == "call" else NEXT
+    if op.family == "call":
+        target = call_of(statement).target
+        known = SYSTEM_CALLS.get(target)
+        if known is Callee.ENDS:
+            return Flow(FlowKind.TRAP)
+        called = isinstance(resolver.resolve(scope, target), Reg)
+        return Flow(FlowKind.CALL, callee="" if known else UNKNOWN_CALLEE if called else target)
+    return NEXT
 
 
-def _label(operand: ast.Operand, scope: _Scope, statement: ast.Instruction, source: Source) -> int:
+def _label(operand: ast.Operand, scope: Scope, statement: ast.Instruction, source: Source) -> int:
     text = operand.text if isinstance(operand, ast.Name) else ""
-    level: _Scope | None = scope
+    level: Scope | None = scope
     while level is not None:
         if text in level.labels:
             return level.labels[text]

@@ -12,7 +12,7 @@ from verifier.errors import InputError
 from verifier.findings import Location
 from verifier.isa.sass_ops import Part, decode
 from verifier.model.lower_sass_alu import lower_assigns
-from verifier.model.program import NEXT, Assign, Const, Flow, FlowKind, Function, Guard, Instr, Reg
+from verifier.model.program import NEXT, UNKNOWN_CALLEE, Assign, Const, Flow, FlowKind, Function, Guard, Instr, Reg
 from verifier.model.sass_operands import Machine
 from verifier.model.sass_spills import is_spill, lower_spill, stack_is_fixed
 from verifier.parse import sass_ast as ast
@@ -24,6 +24,7 @@ _ENTRY = "STO_CUDA_ENTRY"
 _TARGETS = "BRANCH_TARGETS "
 _EXITS = frozenset({"EXIT", "RET", "KILL"})
 _INDIRECT = frozenset({"BRX", "JMX"})
+_COMPUTES = frozenset({Part.PLAIN, Part.CONTROL, Part.NOP, Part.SLEEP})
 _MAYBE = frozenset({"DIV", "ANY", "CONV"})  # BRA forms that branch on the state of the warp
 _INSTRUCTION_BYTES = 16
 _CONSTANT_PREDICATES = ("PT", "UPT")
@@ -199,7 +200,7 @@ class _Branches:
         if root == "BPT":
             return (Flow(FlowKind.TRAP), ()) if "TRAP" in words else (NEXT, ())
         if root == "CALL":
-            return Flow(FlowKind.TRAP if self._calls.traps(statement) else FlowKind.CALL), ()
+            return self._call(statement), ()
         if root in _INDIRECT:
             return self._indirect(index, statement), ()
         if root in ("BRA", "JMP"):
@@ -208,6 +209,11 @@ class _Branches:
         if root == "WARPSYNC" and isinstance(target, ast.Symbol):  # WARPSYNC.COLLECTIVE
             return Flow(FlowKind.INDEXED, (self._resolve(target, statement), index + 1)), ()
         return NEXT, ()
+
+    def _call(self, statement: ast.SassInstruction) -> Flow:
+        if self._calls.traps(statement):
+            return Flow(FlowKind.TRAP)
+        return Flow(FlowKind.CALL, callee="" if self._calls.silent(statement) else self._calls.name(statement))
 
     def _branch(
         self, index: int, statement: ast.SassInstruction, words: Sequence[str]
@@ -269,6 +275,31 @@ class _Calls:
     def __init__(self, bodies: Sequence[_Body]) -> None:
         self._bodies = {body.name: body for body in bodies}
         self._written: dict[str, frozenset[str] | None] = {}
+        self._silent: dict[str, bool] = {}
+
+    def name(self, statement: ast.SassInstruction) -> str:
+        """What is called, for messages."""
+        target = statement.operands[-1] if statement.operands else None
+        return target.text if isinstance(target, ast.Symbol) else UNKNOWN_CALLEE
+
+    def silent(self, statement: ast.SassInstruction) -> bool:
+        """Whether the function called only computes, as slow paths of a division do: it touches no memory that others
+        see, synchronizes with nobody and comes back."""
+        body = self._callee(statement)
+        if body is None:
+            return False
+        if body.name not in self._silent:
+            self._silent[body.name] = False  # of a recursion nothing is known
+            self._silent[body.name] = all(self._computes(line) for line, _ in body.instructions)
+        return self._silent[body.name]
+
+    def _computes(self, statement: ast.SassInstruction) -> bool:
+        op = decode(statement.opcode)
+        if op.root == "CALL":
+            return self.traps(statement) or self.silent(statement)
+        if op.root in _INDIRECT or op.root in ("EXIT", "KILL"):
+            return False
+        return op.part in _COMPUTES or (op.part in (Part.LOAD, Part.STORE) and op.row.space == "local")
 
     def traps(self, statement: ast.SassInstruction) -> bool:
         """Whether the function called begins with a trap, as the checks of tcgen05 do."""

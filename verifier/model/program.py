@@ -68,15 +68,18 @@ class FlowKind(enum.Enum):
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """Where control goes. An INDEXED branch with a selector goes to `targets[i]` where that holds `keys[i]`."""
+    """Where control goes. An INDEXED branch with a selector goes to `targets[i]` where that holds `keys[i]`. A CALL
+    names its `callee` when that may synchronize or touch memory that others see."""
 
     kind: FlowKind
     targets: tuple[int, ...] = ()  # instruction indices
     selector: Reg | None = None
     keys: tuple[int, ...] = ()
+    callee: str = ""
 
 
 NEXT = Flow(FlowKind.NEXT)
+UNKNOWN_CALLEE = "an unknown function"  # of an indirect call
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):

@@ -111,7 +111,11 @@ class Stream:
 
     def runs(self, event: Event) -> bool:
         """Whether some of these warps can execute the event at all."""
-        return event.instr in self.instructions and self.truth(event.instr) is not False
+        return self.comes_to(event.instr)
+
+    def comes_to(self, instr: int) -> bool:
+        """Whether some of these warps can execute an instruction at all."""
+        return instr in self.instructions and self.truth(instr) is not False
 
 
 def build_streams(function: Function, cfg: Cfg, ssa: Ssa, shape: Shape) -> tuple[Stream, ...]:

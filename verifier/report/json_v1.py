@@ -151,7 +151,8 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """`errors`, `warnings`, `notes` count violations by severity, without the `suppressed`; `unparsed` counts lines
-    that no grammar accepted, `unknown_instructions` those that parsed and that the tables do not know."""
+    that no grammar accepted, `unknown_instructions` those that parsed and that the tables do not know, `not_run`
+    rules that apply to a kernel and could not look at it, because what they read is not at hand."""
 
     kernels: int
     proved: int
@@ -163,6 +164,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     unparsed: int
     unknown_instructions: int
     suppressed: int
+    not_run: int
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,6 +207,7 @@ def convert(results: Results) -> Report:
             unparsed=totals.unparsed,
             unknown_instructions=totals.unknown_instructions,
             suppressed=totals.suppressed,
+            not_run=totals.not_run,
         ),
     )
 

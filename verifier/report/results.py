@@ -48,7 +48,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """`errors`, `warnings` and `notes` count violations that nobody waived, `suppressed` counts findings that somebody
     did; `unparsed` counts lines that no grammar accepted, `unknown_instructions` those that were parsed and that no
-    table knows."""
+    table knows, `not_run` rules that apply to a kernel and could not look at it."""
 
     kernels: int
     proved: int
@@ -60,6 +60,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     unparsed: int
     unknown_instructions: int
     suppressed: int = 0
+    not_run: int = 0
 
 
 def sources(builds: Iterable[KernelOutcome]) -> str:
@@ -119,6 +120,7 @@ class Results:
             unparsed=sum(failure.unparsed for failure in self.failures),
             unknown_instructions=sum(n for kernel in self.kernels for n in kernel.unknown_opcodes.values()),
             suppressed=sum(len(kernel.suppressed) for kernel in self.kernels),
+            not_run=sum(count.missed for count in counts),
         )
 
     def exit_code(self, bar: Bar) -> int:
@@ -127,5 +129,5 @@ class Results:
             return 2
         worst = max((_RANK[f.severity] for f in self.findings if f.verdict is Verdict.VIOLATED), default=-1)
         waived = sum(s.finding.verdict is Verdict.UNKNOWN for kernel in self.kernels for s in kernel.suppressed)
-        unknown = self.totals.unknown - waived + self.totals.unknown_instructions
+        unknown = self.totals.unknown - waived + self.totals.unknown_instructions + self.totals.not_run
         return int(worst >= _RANK[bar.fail_on] or (bar.strict and unknown > 0))

@@ -172,11 +172,12 @@ def summary(results: Results, paint: Paint = plain) -> str:
         + (f"{totals.suppressed} waived; " if totals.suppressed else "")
         + f"{many(totals.unparsed, 'unparsed line')}; "
         + (f"{many(totals.unknown_instructions, 'unknown instruction')}; " if totals.unknown_instructions else "")
+        + (f"{many(totals.not_run, 'rule')} not run; " if totals.not_run else "")
         + _versions(results)
     )
     if results.failures:
         return paint(f"{_incomplete(results)}: {text}", "error")
-    return paint(text, _summary_style(totals.errors, totals.unknown + totals.unknown_instructions))
+    return paint(text, _summary_style(totals.errors, totals.unknown + totals.unknown_instructions + totals.not_run))
 
 
 def _versions(results: Results) -> str:

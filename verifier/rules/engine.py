@@ -11,7 +11,7 @@ import msgspec
 
 from verifier.config import Policy, arch_family
 from verifier.errors import InternalError, VerifierError
-from verifier.findings import Finding, Judgement, Location, Obligation, Suppressed, Verdict
+from verifier.findings import Finding, Judgement, Location, Obligation, Severity, Suppressed, Verdict
 
 if TYPE_CHECKING:
     from verifier.rules.registry import Rule
@@ -49,6 +49,10 @@ class Subject(Protocol):
         """What is at hand: "ptx", "sass" or both."""
 
     @property
+    def blind(self) -> Mapping[str, str]:
+        """By instruction set, why nothing can be decided there: the kernel runs code that is not seen."""
+
+    @property
     def roles(self) -> Sequence[RoleLike]: ...
     @property
     def metrics(self) -> Mapping[str, int | float]: ...
@@ -58,13 +62,15 @@ Check = Callable[[Subject, Policy], Iterator[Judgement]]
 
 
 class RuleCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What one selected rule found to check in one kernel. `skipped` says why it was not run, if it was not."""
+    """What one selected rule found to check in one kernel. `skipped` says why it was not run, if it was not; `missed`
+    that it would have had to be: what it reads is not at hand."""
 
     rule: str
     proved: int = 0
     violated: int = 0
     unknown: int = 0
     skipped: str = ""
+    missed: bool = False
 
     @property
     def idle(self) -> bool:
@@ -100,11 +106,16 @@ def run_rules(kernel: Subject, rules: Sequence[Rule], policy: Policy) -> KernelO
     findings: list[Finding] = []
     ledger: list[RuleCount] = []
     for rule in rules:
-        reason = _not_applicable(rule, kernel)
-        if reason:
-            ledger.append(RuleCount(rule=rule.code, skipped=reason))
+        skipped = _not_run(rule, kernel)
+        if skipped is not None:
+            ledger.append(skipped)
             continue
         judgements = _judge(rule, kernel, policy)
+        unseen = next((kernel.blind[isa] for isa in rule.isa if isa in kernel.blind), "")
+        if unseen and not judgements:
+            ledger.append(RuleCount(rule=rule.code, skipped=unseen, missed=True))
+            continue
+        judgements = [_undecided(judgement, unseen) for judgement in judgements] if unseen else judgements
         obligations += (_obligation(rule, judgement) for judgement in judgements)
         findings += _findings(rule, kernel.name, judgements)
         counts = Counter(judgement.verdict for judgement in judgements)
@@ -134,13 +145,27 @@ def fingerprint(code: str, kernel: str, role: str, shape: str, ordinal: int = 0)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _not_applicable(rule: Rule, kernel: Subject) -> str:
+def _not_run(rule: Rule, kernel: Subject) -> RuleCount | None:
+    """What the ledger says of a rule that does not apply, or whose input is not at hand; None when it is run."""
+    if rule.arch and arch_family(kernel.arch) not in rule.arch:
+        return RuleCount(rule=rule.code, skipped=f"not for {kernel.arch}")
     missing = [isa for isa in rule.isa if isa not in kernel.isas]
     if missing:
-        return f"needs {' and '.join(isa.upper() for isa in missing)}"
-    if rule.arch and arch_family(kernel.arch) not in rule.arch:
-        return f"not for {kernel.arch}"
-    return ""
+        return RuleCount(rule=rule.code, skipped=f"needs {' and '.join(isa.upper() for isa in missing)}", missed=True)
+    return None
+
+
+def _undecided(judgement: Judgement, unseen: str) -> Judgement:
+    """A judgement on a kernel that runs code that is not seen: whatever it rests on, that code may change."""
+    return Judgement(
+        verdict=Verdict.UNKNOWN,
+        role=judgement.role,
+        location=judgement.location,
+        reason=unseen,
+        message=f"cannot be decided: {unseen}",
+        severity=Severity.WARNING,
+        shape=f"{judgement.shape}: not followed",
+    )
 
 
 def _judge(rule: Rule, kernel: Subject, policy: Policy) -> list[Judgement]:

@@ -17,9 +17,6 @@ from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
-from verifier.model.lower_ptx import Resolved
-from verifier.model.program import FlowKind, Instr
-from verifier.parse import ptx_ast as ast
 
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))
 K = TypeVar("K", bound=Hashable)
@@ -227,22 +224,9 @@ def _hidden(model: KernelModel) -> str:
     unknown = next((e for e in model.events if e.kind is Kind.UNKNOWN), None)
     if unknown is not None:
         return f"{unknown.opcode} at PTX line {unknown.location.ptx_line} is not known"
-    for instr in model.function.instrs:
-        if instr.flow.kind is FlowKind.CALL:
-            name = _callee(instr)
-            if not any(word in name for word in _HARMLESS):
-                return f"the call of {name} at PTX line {instr.location.ptx_line} is not followed"
+    if model.unfollowed is not None:
+        return f"the code that PTX line {model.unfollowed.location.ptx_line} goes to is not seen"
     return ""
-
-
-_HARMLESS = ("printf", "assertfail", "__nv_")
-
-
-def _callee(instr: Instr) -> str:
-    resolved = instr.origin
-    assert isinstance(resolved, Resolved)
-    names = [operand.text for operand in resolved.statement.operands if isinstance(operand, ast.Name)]
-    return names[0] if names else "a function"
 
 
 def _clusters(model: KernelModel) -> tuple[Dims, ...]:
