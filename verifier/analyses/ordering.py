@@ -27,10 +27,11 @@ class Ordering:
     def unordered_path(self, source: Stream, event: Event, stream: Stream, use: Event) -> tuple[Event, ...] | None:
         """A path of `stream` to `use` that no wait orders after `event` of `source`; None when every path has one.
 
-        Within one warp the program order is enough.
+        Within one warp the program order is enough; without the block size a stream stands for any number of them.
         """
         flow = self._facts.flow(self._model, stream)
-        if len(stream.warps) == 1 and source.warps == stream.warps and flow.always_before(event, use):
+        one = self._model.shape.block is not None and len(stream.warps) == 1
+        if one and source.warps == stream.warps and flow.always_before(event, use):
             return None
         after = self.waits_after(source, event, stream)
         return flow.find_path(None, lambda e: e is use, lambda e: e.instr in after)

@@ -91,7 +91,9 @@ def _judge(kernel: KernelFacts, model: KernelModel, stream: Stream, access: Even
         step(model, stream, path[-1] if path else access, "no cluster barrier keeps the peer from exiting before that"),
     )
     message = f"{model.role_of(stream)} accesses a peer CTA that may have exited"
-    return violated(model, stream, access, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
+    return violated(
+        model, stream, access, message, severity=Severity.ERROR, witness=witness, fix=_FIX, between_warps=True
+    )
 
 
 def _is_exit(event: Event) -> bool:

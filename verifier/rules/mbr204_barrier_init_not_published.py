@@ -97,7 +97,9 @@ def _unordered(
         step(model, use.stream, use.event, "uses it: on this path no barrier that follows the init precedes"),
     )
     message = f"{model.role_of(use.stream)} may use {use.barrier.name} before it is initialized"
-    return violated(model, use.stream, use.event, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
+    return violated(
+        model, use.stream, use.event, message, severity=Severity.ERROR, witness=witness, fix=_FIX, between_warps=True
+    )
 
 
 def _fenced(kernel: KernelFacts, model: KernelModel, init: BarrierUse) -> bool:

@@ -146,6 +146,7 @@ def _violation(model: KernelModel, stream: Stream, arrive: Event) -> Judgement:
         hazard=Hazard.PERFORMANCE,
         witness=witness,
         fix=_FIX,
+        between_warps=True,
     )
 
 

@@ -8,6 +8,8 @@ from verifier.model.events import Event
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 
+NO_BLOCK = "which warps run what is not known without the block size (--block)"
+
 
 def step(model: KernelModel, stream: Stream, event: Event, fact: str) -> WitnessStep:
     return WitnessStep(role=model.role_of(stream), fact=fact, location=event.location)
@@ -42,7 +44,11 @@ def violated(
     fix: str,
     reason: str = "",
     hazard: Hazard = Hazard.CONTRACT,
+    between_warps: bool = False,
 ) -> Judgement:
+    """`between_warps`: it takes two warps that run different code, which cannot be told without the block size."""
+    if between_warps and model.shape.block is None:
+        return unknown(model, stream, event, NO_BLOCK)
     return Judgement(
         verdict=Verdict.VIOLATED,
         role=model.role_of(stream),

@@ -135,7 +135,9 @@ def _unfenced_release(model: KernelModel, handoff: _Handoff, policy: Policy) -> 
         f"{model.role_of(handoff.stream)} hands TMEM to {model.role_of(handoff.receiver)} "
         "without tcgen05.fence::before_thread_sync"
     )
-    return violated(model, handoff.stream, signal, message, severity=severity, witness=witness, fix=_FIX_BEFORE)
+    return violated(
+        model, handoff.stream, signal, message, severity=severity, witness=witness, fix=_FIX_BEFORE, between_warps=True
+    )
 
 
 def _commits(model: KernelModel) -> Iterator[_Handoff]:
@@ -168,7 +170,9 @@ def _acquire(kernel: KernelFacts, model: KernelModel, handoff: _Handoff, policy:
         f"{model.role_of(handoff.receiver)} takes TMEM over from {model.role_of(handoff.stream)} "
         "without tcgen05.fence::after_thread_sync"
     )
-    yield violated(model, handoff.receiver, wait, message, severity=severity, witness=witness, fix=_FIX_AFTER)
+    yield violated(
+        model, handoff.receiver, wait, message, severity=severity, witness=witness, fix=_FIX_AFTER, between_warps=True
+    )
 
 
 def _is_async(event: Event) -> bool:

@@ -95,4 +95,6 @@ def _judge(
         step(model, stream, read, "reads the slot: on this path no barrier that follows the allocation precedes"),
     )
     message = f"{model.role_of(stream)} may read the TMEM address before {model.role_of(source)} has written it"
-    return violated(model, stream, read, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
+    return violated(
+        model, stream, read, message, severity=Severity.ERROR, witness=witness, fix=_FIX, between_warps=True
+    )
