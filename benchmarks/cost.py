@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import resource
 import subprocess
 import sys
@@ -60,9 +61,11 @@ def parse_speeds(text: str, rounds: int) -> None:
 def check(folder: Path, *options: str) -> Callable[[], object]:
     """`verifier check` as a whole process on an artifact folder that holds its listing."""
     command = [sys.executable, "-m", "verifier", "check", "--format", "json", str(folder), *options]
+    # As an installed package runs: with the bytecode of its modules at hand.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     def run() -> None:
-        done = subprocess.run(command, capture_output=True, check=False)
+        done = subprocess.run(command, capture_output=True, check=False, env=environment)
         if done.returncode not in (0, 1):
             raise SystemExit(done.stderr.decode())
 
@@ -85,6 +88,7 @@ def main() -> None:
     text = options.ptx.read_text() if options.ptx else artifacts.ptx or ""
     parse_speeds(text, options.rounds)
     cubin = artifacts.cubin or b""
+    check(folder)()  # writes the bytecode, if nothing has been run before
     nvdisasm = least(lambda: disassemble(cubin, name="kernel.cubin"), options.rounds)
     stored = least(check(folder), options.rounds)
     local = least(check(folder, "--ignore", PROTOCOL), options.rounds)
