@@ -194,6 +194,7 @@ def test_nonsense_of_many_megabytes_ends_at_its_first_line(verifier: Verifier, t
         ("check", "x.ptx", "--cluster", "a,b"),
         ("check", "x.ptx", "--fail-on", "never"),
         ("check", "x.ptx", "--format", "xml"),
+        ("--config", "nowhere.toml", "rules"),
         ("explain", "NOPE"),
         ("show", "pictures", "x.ptx"),
         ("show", "streams", "nowhere.ptx"),

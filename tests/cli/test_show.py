@@ -83,6 +83,33 @@ def test_an_unknown_block_is_an_assumption(verifier: Verifier, kernel: Path) -> 
     assert "note:" not in told
 
 
+def test_a_protocol_is_drawn(verifier: Verifier, kernel: Path, tmp_path: Path) -> None:
+    ran = verifier("show", "protocol", kernel, "--svg", tmp_path / "round.svg")
+    assert (ran.code, ran.err) == (0, "")
+    assert (tmp_path / "round.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("view", "kernels", "message"),
+    [
+        ("streams", 1, "--svg draws a protocol, not streams"),
+        ("protocol", 2, "--svg draws one kernel, and there are 2"),
+        ("protocol", 0, "nothing is drawn, because there is no protocol"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(
+    verifier: Verifier, kernel: Path, tmp_path: Path, view: str, kernels: int, message: str
+) -> None:
+    if kernels == 0:
+        kernel.write_text(TWO_ROLES.replace(".reqntid 96, 1, 1\n", ""))
+    (tmp_path / "more.ptx").write_text(TWO_ROLES)
+    paths = [kernel, tmp_path / "more.ptx"][: kernels or 1]
+    ran = verifier("show", view, *paths, "--svg", tmp_path / "round.svg")
+    assert ran.code == 2
+    assert message in ran.err
+    assert not (tmp_path / "round.svg").exists()
+
+
 def test_some_files_cannot_be_shown(verifier: Verifier, kernel: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.ptx").write_text("")
     ran = verifier("show", "streams", kernel, tmp_path / "bad.ptx")

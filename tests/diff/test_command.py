@@ -111,6 +111,13 @@ def test_across_tools_only_synchronization_and_verdicts_decide(diff: Diff) -> No
     assert diff(synchronizing, PTX, "--allow-toolchain-change").code == 1
 
 
+@pytest.mark.parametrize("path", ["../nowhere/before.ptx", "nowhere/../before.ptx"])
+def test_a_path_that_is_not_there_is_no_range(path: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "after.ptx").write_text(PTX)
+    assert run(["diff", path, str(tmp_path / "after.ptx")]) == 2
+    assert capfd.readouterr().err == f"error: cannot be read: No such file or directory\n  where: {path}\n"
+
+
 def test_one_argument_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.ptx").write_text(PTX)
     assert run(["diff", str(tmp_path / "a.ptx")]) == 2

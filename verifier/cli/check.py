@@ -28,9 +28,10 @@ def check(
     assemble: bool,
     **shared: Any,
 ) -> int:
-    """Check PTX (.ptx), cubins (.cubin), CUDA C++ (.cu), nvdisasm listings (.sass), artifact folders.
+    """Check PTX (.ptx), cubins (.cubin), CUDA C++ (.cu), nvdisasm listings (.sass), artifact folders, fat binaries.
 
-    A PATH may also be a folder that holds any of these. PTX and cubin of one kernel are joined by its name.
+    A PATH may also be a library or an executable with device code, or a folder that holds any of these. PTX and cubin
+    of one kernel are joined by its name. Exit codes: 0 no violation of --fail-on, 1 there is one, 2 could not check.
     """
     loading = LoadOptions(archs=arch, block=block, cluster=cluster, assemble=assemble)
     run = runner.Run(run_options(**shared), loading)

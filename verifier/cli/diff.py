@@ -92,7 +92,7 @@ def diff(
         allow_toolchain_change=allow_toolchain_change,
         assemble=assemble,
     )
-    if RANGE in subjects[0] and not Path(subjects[0]).exists():
+    if _is_range(subjects[0]):
         results = _revisions(subjects[0], subjects[1:], settings, timeout, jobs)
     else:
         results = _paths(subjects, settings)
@@ -104,6 +104,11 @@ def diff(
     verdict = check_expectation(claim, results, output.display(expect or "")) if claim else None
     output.emit(_render(results, verdict, format, full, output_file is not None), output_file)
     return int(not verdict.holds) if verdict else int(results.differs)
+
+
+def _is_range(subject: str) -> bool:
+    """Whether it names two revisions; a path may hold `..` as well, but then as the whole name of a folder."""
+    return RANGE in subject and not Path(subject).exists() and RANGE not in Path(subject).parts
 
 
 def _policy(profile: str | None, config_file: Path | None) -> Policy:

@@ -147,7 +147,7 @@ def trend(out: Path, kernel: str, arch: tuple[str, ...], toolchain: tuple[str, .
     output.emit(output.printable(text))
 
 
-@nightly.command(name="accept")
+@nightly.command(name="accept", short_help="Compare later runs with RUN although it was not good.")
 @_OUT
 @click.argument("number", type=int, metavar="RUN")
 @click.argument("reason")

@@ -12,6 +12,11 @@ from verifier.report import protocol as view
 from verifier.report.text import short_name
 
 
+def has_protocol(kernel: KernelFacts) -> bool:
+    """Whether there is a round to show."""
+    return kernel.protocol is not None and skeleton(kernel.protocol) is not None
+
+
 def protocol_lines(kernel: KernelFacts, svg: Path | None) -> Iterator[str]:
     """Lines about one kernel; with `svg` also its drawing, in that file."""
     yield f"{short_name(kernel.name)} ({kernel.arch})  {kernel.source}"

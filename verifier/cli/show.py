@@ -12,9 +12,9 @@ from verifier.cli import output
 from verifier.cli.loading import load_kernels
 from verifier.cli.options import ARCH, launch_options
 from verifier.cli.parts import LoadOptions
-from verifier.cli.protocol import protocol_lines
+from verifier.cli.protocol import has_protocol, protocol_lines
 from verifier.cli.targets import bundles_of
-from verifier.errors import VerifierError
+from verifier.errors import ConfigError, VerifierError
 from verifier.launch import Dim3
 from verifier.report import views
 from verifier.report.text import short_name
@@ -41,14 +41,24 @@ def show(
     svg: Path | None,
 ) -> int:
     """Print a VIEW of every kernel in PATH..., which are files and folders as for check, or registered kernels."""
+    if svg is not None and view != "protocol":
+        raise ConfigError(f"--svg draws a protocol, not {view}", do="verifier show protocol")
     loading = LoadOptions(archs=arch, block=block, cluster=cluster, assemble=assemble)
     bundles, errors = bundles_of(paths, arch, defect)
-    lines: list[str] = []
+    kernels: list[KernelFacts] = []
     for item in load_kernels(bundles, loading):
         if isinstance(item, VerifierError):
             errors.append(item)
         else:
-            lines += [*(protocol_lines(item.kernel, svg) if view == "protocol" else _kernel(item.kernel, view)), ""]
+            kernels.append(item.kernel)
+    if svg is not None and len(kernels) > 1:
+        errors.append(ConfigError(f"--svg draws one kernel, and there are {len(kernels)}", where=output.display(svg)))
+        svg = None
+    lines: list[str] = []
+    for kernel in kernels:
+        lines += [*(protocol_lines(kernel, svg) if view == "protocol" else _kernel(kernel, view)), ""]
+    if svg is not None and kernels and not has_protocol(kernels[0]):
+        errors.append(ConfigError("nothing is drawn, because there is no protocol", where=output.display(svg)))
     for error in errors:
         output.show_error(error)
     if lines:

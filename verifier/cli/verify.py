@@ -45,7 +45,8 @@ def verify(
 
     KERNEL may also be a Python file: every kernel that is made of it.
 
-    With --defect a warning is enough for exit code 1, unless --fail-on says otherwise: the defect was put there.
+    Exit codes: 0 no violation of --fail-on, 1 there is one, 2 could not check. With --defect a warning is enough for
+    1, unless --fail-on says otherwise: the defect was put there.
     """
     known = registry.load_registry()
     if list_only:
