@@ -143,3 +143,12 @@ def fence_release_cluster_shared(*, loc: Loc = None, ip: Point = None) -> None:
 def arrive_peer_relaxed_cluster(bar: cute.Pointer, rank: Any, *, loc: Loc = None, ip: Point = None) -> None:
     """One arrival on the barrier at the same offset in the CTA of `rank`; orders nothing, a fence must precede."""
     cute.arch.mbarrier_arrive(bar, rank, relaxed=True, scope=nvvm.MemScopeKind.CLUSTER, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def release_relaxed_cluster(bar: cute.Pointer, ctas: int, *, loc: Loc = None, ip: Point = None) -> None:
+    """One arrival on this CTA's barrier, or on that of the first of `ctas` = 2 that work together; orders nothing."""
+    if ctas == 2:
+        arrive_peer_relaxed_cluster(bar, 0, loc=loc, ip=ip)
+    else:
+        arrive_relaxed_cluster(bar, loc=loc, ip=ip)

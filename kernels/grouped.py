@@ -28,8 +28,14 @@ Barriers (mbarriers in shared memory; count = arrivals a phase)
                                (kernels/tmem.py)
     c_full[i]       count 1    c load: arrive.expect_tx + bytes of one load     epilogue waits
     c_empty[i]      count 128  epilogue: every thread, after it read its row    c load waits, and drains all
+    tmem_peer       count 32   mma of the other CTA of a pair, after phase 1    mma waits, then both free TMEM
+                               of its tmem
     named 1 (128)   epilogue, twice a box (kernels/stores.py)
 One tile is one phase of acc_full and acc_empty, so the region of a tile is also the parity of its phase.
+
+With `ctas` = 2 the CTAs of a cluster share tiles of 256 x 256 (kernels/pairs.py); rows of an expert end at multiples of
+256. The mma warp of the leader issues for both: ab_full and acc_empty (count 256) are the leader's alone, its commits
+signal ab_empty and acc_full of both CTAs.
 """
 
 from collections.abc import Mapping
@@ -38,15 +44,16 @@ from typing import Any
 
 import cutlass
 from cutlass import cute
-from cutlass.cute.nvgpu import cpasync, tcgen05
+from cutlass.cute.nvgpu import cpasync
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from cutlass.utils import SmemAllocator, blockscaled_layout
 
-from kernels import common, operands, overlap, scaled, stores, tile_queue, tmem
+from kernels import common, operands, overlap, pairs, scaled, stores, tile_queue, tmem
+from kernels.boxes import Boxes
 from kernels.operands import ACC, OUT, TMA_ALIGN, Tile
 from kernels.overlap import SUBTILE, Subtiles
 from kernels.ring import Ring
-from kernels.scaled import Scaled, ScaledLoads
+from kernels.scaled import Scaled
 from kernels.stores import Stores
 from kernels.tile_queue import TileQueue
 
@@ -68,15 +75,14 @@ class Shared:
     a: scaled.Stages
     b: scaled.Stages
     d: cute.Tensor  # (M, SUBTILE, buffers), fp8
-    c: cute.Tensor | None  # (M, SUBTILE, buffers), bf16
+    c: Boxes | None  # bf16, read or written
     ring: Ring
     queue: TileQueue
     acc_full: cute.Pointer
     acc_empty: cute.Pointer
     tmem: cute.Pointer
     tmem_address: cute.Pointer
-    c_full: cute.Pointer
-    c_empty: cute.Pointer
+    tmem_peer: cute.Pointer | None
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,9 @@ class GroupedGemm:
         self.stages = config["stages"]
         self.buffers = config["store_buffers"]
         self.max_ctas = config["max_ctas"]
-        self.scale_columns = scaled.columns(self.tile)  # of one stage
+        self.ctas = config["ctas"]  # that share a tile
+        self.rows = self.tile.m // self.ctas  # of a tile that one CTA has
+        self.scale_columns = scaled.columns(self.tile, self.ctas)  # of one stage
         self.first_scale_column = TMEM_COLUMNS - self.stages * self.scale_columns
         self.region_stride = self.first_scale_column - self.tile.n
         self.warps = C_LOAD_WARP + self.reads_c
@@ -130,20 +138,20 @@ class GroupedGemm:
         stream: Any,
     ) -> None:
         """Launches `max_ctas` CTAs."""
-        mma = scaled.make_mma(self.tile)
-        load_a = scaled.make_loads(a, a_scales, mma, self.tile, self.stages, True)
-        load_b = scaled.make_loads(b, b_scales, mma, self.tile, self.stages, False)
-        d_layout, d_atom, d_map = operands.make_store_c(d, (self.tile.m, SUBTILE), self.buffers)
+        load_a = scaled.make_loads(a, a_scales, self.tile, self.ctas, self.stages, True)
+        load_b = scaled.make_loads(b, b_scales, self.tile, self.ctas, self.stages, False)
+        d_layout, d_atom, d_map = operands.make_store_c(d, (self.rows, SUBTILE), self.buffers)
         c_layout, c_atom, c_map = None, None, None
         if cutlass.const_expr(self.writes_c):
-            c_layout, c_atom, c_map = operands.make_store_c(c, (self.tile.m, SUBTILE), self.buffers)
+            c_layout, c_atom, c_map = operands.make_store_c(c, (self.rows, SUBTILE), self.buffers)
         if cutlass.const_expr(self.reads_c):
-            c_layout, c_atom, c_map = operands.make_box_load(c, (self.tile.m, SUBTILE), C_BUFFERS)
+            c_layout, c_atom, c_map = operands.make_box_load(c, (self.rows, SUBTILE), C_BUFFERS)
         order = blockscaled_layout.tile_atom_to_shape_SF((d.shape[0], d.shape[1], 1), scaled.VECTOR)
         results = Results(factors, cute.make_tensor(d_scales.iterator, order))
         self.kernel(load_a, load_b, (d_atom, d_map, d_layout), (c_atom, c_map, c_layout), offsets, results).launch(
             grid=(self.max_ctas, 1, 1),
             block=(self.warps * cute.arch.WARP_SIZE, 1, 1),
+            cluster=(self.ctas, 1, 1) if self.ctas > 1 else None,
             stream=stream,
             min_blocks_per_mp=1,  # otherwise the assembler aims at more CTAs than shared memory allows, and spills
         )
@@ -165,16 +173,16 @@ class GroupedGemm:
             for atom in (a.atom, a.scale_atom, b.atom, b.scale_atom, d[0]):
                 cpasync.prefetch_descriptor(atom)
             self.init_barriers(shared)
-        cute.arch.sync_threads()
+        pairs.begin(self.ctas)
 
-        tiles_d = cute.local_tile(d[1], self.tile.mnk[:2], (None, None))  # (M, N, row tiles, columns)
+        tiles_d = cute.local_tile(d[1], (self.rows, self.tile.n), (None, None))  # (M, N, row tiles, columns)
         k_tiles = cute.ceil_div(cute.size(a.map, mode=[1]), self.tile.k)
         if warp == LOAD_WARP:
             self.load_warp(a, b, shared, k_tiles)
         elif warp == MMA_WARP:
             self.mma_warp(shared, k_tiles)
         elif warp == SCHEDULER_WARP:
-            shared.queue.schedule(offsets, self.tile.m, cute.size(tiles_d, mode=[3]))
+            shared.queue.schedule(offsets, self.tile.m, cute.size(tiles_d, mode=[3]), self.ctas)
         else:
             if cutlass.const_expr(self.reads_c):
                 if warp == C_LOAD_WARP:
@@ -183,6 +191,7 @@ class GroupedGemm:
                     self.epilogue_warps(d[0], tiles_d, c, shared, results)
             else:
                 self.epilogue_warps(d[0], tiles_d, c, shared, results)
+        pairs.end(self.ctas)
 
     def allocate(self, a: Scaled, b: Scaled, d_layout: Any, c_layout: Any) -> Shared:
         """Lays out shared memory: barriers first, then the queue, the operand stages and the boxes."""
@@ -198,25 +207,31 @@ class GroupedGemm:
             tmem: cutlass.Int64
             c_full: cute.struct.MemRange[cutlass.Int64, C_BUFFERS]
             c_empty: cute.struct.MemRange[cutlass.Int64, C_BUFFERS]
+            tmem_peer: cutlass.Int64
             tmem_address: cutlass.Int32
 
         smem = SmemAllocator()
         bars = smem.allocate(Barriers)
+        stage_bytes = scaled.stage_bytes(self.tile, self.ctas)
         queue = tile_queue.allocate(smem, bars.queue_full.data_ptr(), bars.queue_empty.data_ptr(), QUEUE_SLOTS)
         return Shared(
             a=scaled.allocate(smem, a.layout, a.scale_layout),
             b=scaled.allocate(smem, b.layout, b.scale_layout),
             d=smem.allocate_tensor(scaled.VALUE, d_layout.outer, TMA_ALIGN, d_layout.inner),
-            c=None if c_layout is None else smem.allocate_tensor(OUT, c_layout.outer, TMA_ALIGN, c_layout.inner),
-            ring=Ring(bars.ab_full.data_ptr(), bars.ab_empty.data_ptr(), self.stages, scaled.stage_bytes(self.tile)),
+            c=None if c_layout is None else self.boxes(smem, bars, c_layout),
+            ring=Ring(bars.ab_full.data_ptr(), bars.ab_empty.data_ptr(), self.stages, stage_bytes),
             queue=queue,
             acc_full=bars.acc_full.ptr,
             acc_empty=bars.acc_empty.ptr,
             tmem=bars.tmem.ptr,
             tmem_address=bars.tmem_address.ptr,
-            c_full=bars.c_full.data_ptr(),
-            c_empty=bars.c_empty.data_ptr(),
+            tmem_peer=bars.tmem_peer.ptr if self.ctas > 1 else None,
         )
+
+    def boxes(self, smem: SmemAllocator, bars: Any, layout: Any) -> Boxes:
+        """Room for boxes of C."""
+        room = smem.allocate_tensor(OUT, layout.outer, TMA_ALIGN, layout.inner)
+        return Boxes(room, bars.c_full.data_ptr(), bars.c_empty.data_ptr(), cute.size(room, mode=[2]))
 
     def init_barriers(self, shared: Shared) -> None:
         """One thread initializes all mbarriers and publishes them to the units that will signal them."""
@@ -224,85 +239,87 @@ class GroupedGemm:
             shared.ring.init(1)
             shared.queue.init((self.warps - 1) * cute.arch.WARP_SIZE)
             cute.arch.mbarrier_init(shared.acc_full, 1)
-            cute.arch.mbarrier_init(shared.acc_empty, EPILOGUE_THREADS)
+            cute.arch.mbarrier_init(shared.acc_empty, EPILOGUE_THREADS * self.ctas)
             cute.arch.mbarrier_init(shared.tmem, TMEM_THREADS)
+            if self.ctas > 1:
+                cute.arch.mbarrier_init(shared.tmem_peer, cute.arch.WARP_SIZE)
             if self.reads_c:
-                for buffer in range(C_BUFFERS):
-                    cute.arch.mbarrier_init(shared.c_full + buffer, 1)
-                    cute.arch.mbarrier_init(shared.c_empty + buffer, EPILOGUE_THREADS)
+                shared.c.init()
             cute.arch.mbarrier_init_fence()
-
-    def loads(self, x: Scaled, stages: scaled.Stages, is_a: bool) -> ScaledLoads:
-        """One operand cut into tiles, as the load warp needs it."""
-        one_cta = scaled.make_mma(self.tile).get_slice(0)
-        partition = one_cta.partition_A if is_a else one_cta.partition_B
-        shape = (self.tile.m if is_a else self.tile.n, self.tile.k)
-        tiles, scales = (partition(cute.local_tile(y, shape, (None, None, None))) for y in (x.map, x.scale_map))
-        return ScaledLoads(
-            scaled.partition(x.atom, tiles, stages.values), scaled.partition(x.scale_atom, scales, stages.scales)
-        )
 
     @cute.jit
     def load_warp(self, a: Scaled, b: Scaled, shared: Shared, k_tiles: Any) -> None:
         """Keeps the ring full, tile after tile."""
-        load_a, load_b = self.loads(a, shared.a, True), self.loads(b, shared.b, False)
+        load_a = scaled.loads(a, shared.a, self.tile, self.ctas, True)
+        load_b = scaled.loads(b, shared.b, self.tile, self.ctas, False)
         stage, parity = cutlass.Int32(0), cutlass.Int32(1)
         row, column, expert, valid, slot, full = shared.queue.take(cutlass.Int32(0), cutlass.Int32(0))
         while valid != 0:
-            stage, parity = scaled.fill(shared.ring, load_a, load_b, (row, column, expert), k_tiles, stage, parity)
+            tile = (row, column, expert)
+            stage, parity = scaled.fill(shared.ring, load_a, load_b, tile, k_tiles, stage, parity, self.ctas)
             row, column, expert, valid, slot, full = shared.queue.take(slot, full)
         shared.ring.drain(stage, parity)
 
     @cute.jit
     def mma_warp(self, shared: Shared, k_tiles: Any) -> None:
         """Allocates TMEM, multiplies tile after tile into alternating regions, frees TMEM at the end."""
-        tmem.allocate(shared.tmem, shared.tmem_address, TMEM_COLUMNS)
-        mma = scaled.make_mma(self.tile)
+        tmem.allocate(shared.tmem, shared.tmem_address, TMEM_COLUMNS, self.ctas)
+        mma = scaled.make_mma(self.tile, self.ctas)
         regions = self.regions(mma, shared)
-        factors = self.factors(mma, shared, regions.iterator)
-        a, b = mma.make_fragment_A(shared.a.values), mma.make_fragment_B(shared.b.values)
+        leads = pairs.rank(self.ctas) == 0
         stage, parity, region = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
         _, _, _, valid, slot, full = shared.queue.take(cutlass.Int32(0), cutlass.Int32(0))
         while valid != 0:
-            common.wait_relaxed_cluster(shared.acc_empty, region ^ 1)
-            common.fence_tcgen05_after()
-            acc = regions[(None, None, None, region)]
-            stage, parity = scaled.multiply(mma, acc, a, b, factors, shared.ring, k_tiles, stage, parity)
-            with cute.arch.elect_one():
-                tcgen05.commit(shared.acc_full)
+            if leads:
+                stage, parity = self.multiply(mma, regions, shared, k_tiles, region, stage, parity)
             region ^= 1
             _, _, _, valid, slot, full = shared.queue.take(slot, full)
-        tmem.free(shared.tmem, regions, TMEM_COLUMNS, self.defect)
+        tmem.free(shared.tmem, regions, TMEM_COLUMNS, self.defect, shared.tmem_peer)
+
+    @cute.jit
+    def multiply(
+        self,
+        mma: cute.TiledMma,
+        regions: cute.Tensor,
+        shared: Shared,
+        k_tiles: Any,
+        region: cutlass.Int32,
+        stage: cutlass.Int32,
+        parity: cutlass.Int32,
+    ) -> tuple[cutlass.Int32, cutlass.Int32]:
+        """Multiplies one tile into a region once it is free; where the ring stands afterwards."""
+        factors = self.factors(shared, regions.iterator)
+        a, b = mma.make_fragment_A(shared.a.values), mma.make_fragment_B(shared.b.values)
+        common.wait_relaxed_cluster(shared.acc_empty, region ^ 1)
+        common.fence_tcgen05_after()
+        acc = regions[(None, None, None, region)]
+        stage, parity = scaled.multiply(mma, acc, a, b, factors, shared.ring, k_tiles, stage, parity, self.ctas)
+        pairs.commit(shared.acc_full, self.ctas)
+        return stage, parity
 
     def regions(self, mma: cute.TiledMma, shared: Shared) -> cute.Tensor:
         """Both accumulator regions (MMA, 1, 1, 2) at the address that the allocation left in shared memory."""
         return overlap.regions(tmem.accumulator(mma, self.tile.mnk[:2], shared.tmem_address), self.region_stride)
 
-    def factors(
-        self, mma: cute.TiledMma, shared: Shared, start: cute.Pointer
-    ) -> tuple[scaled.ScaleFactors, scaled.ScaleFactors]:
+    def factors(self, shared: Shared, start: cute.Pointer) -> tuple[scaled.ScaleFactors, scaled.ScaleFactors]:
         """Scale factors of both operands, stage by stage at the end of TMEM."""
         a_start = start + self.first_scale_column
-        b_start = a_start + self.tile.m // scaled.ROWS_OF_COLUMN
+        b_start = a_start + self.rows // scaled.ROWS_OF_COLUMN
         return (
-            scaled.make_factors(mma, self.tile, shared.a.scales, a_start, self.scale_columns, True),
-            scaled.make_factors(mma, self.tile, shared.b.scales, b_start, self.scale_columns, False),
+            scaled.make_factors(self.tile, self.ctas, shared.a.scales, a_start, self.scale_columns, True),
+            scaled.make_factors(self.tile, self.ctas, shared.b.scales, b_start, self.scale_columns, False),
         )
+
+    def row_tile(self, row: Any) -> Any:
+        """This CTA's row of tiles in D and C, where `row` is that of the tile which the pair shares."""
+        return row * self.ctas + pairs.rank(self.ctas)
 
     @cute.jit
     def c_load_warp(self, c: tuple[Any, Any, Any], shared: Shared) -> None:
         """Loads C in the order in which the epilogue goes through each tile."""
-        atom, coordinates, _ = c
-        tiles = cute.local_tile(coordinates, self.tile.mnk[:2], (None, None))
-        boxes, sources = cpasync.tma_partition(
-            atom,
-            0,
-            cute.make_layout(1),
-            cute.group_modes(shared.c, 0, 2),
-            cute.group_modes(cute.flat_divide(tiles, (self.tile.m, SUBTILE)), 0, 2),
-        )  # (box, buffers), (box, 1, subtiles, row tiles, columns)
+        tiles = cute.local_tile(c[1], (self.rows, self.tile.n), (None, None))
+        boxes, sources = shared.c.partition(c[0], tiles)
         steps = self.tile.n // SUBTILE
-        size = self.tile.m * SUBTILE * OUT.width // 8
         buffer, parity, region = cutlass.Int32(0), cutlass.Int32(1), cutlass.Int32(0)
         row, column, _, valid, slot, full = shared.queue.take(cutlass.Int32(0), cutlass.Int32(0))
         while valid != 0:
@@ -310,17 +327,12 @@ class GroupedGemm:
                 subtile = step
                 if region == 0:
                     subtile = steps - 1 - step
-                common.wait(shared.c_empty + buffer, parity)
-                bar = shared.c_full + buffer
-                with cute.arch.elect_one():
-                    cute.arch.mbarrier_arrive_and_expect_tx(bar, size)
-                cute.copy(atom, sources[(None, 0, subtile, row, column)], boxes[(None, buffer)], tma_bar_ptr=bar)
+                source = sources[(None, 0, subtile, self.row_tile(row), column)]
+                shared.c.load(c[0], source, boxes[(None, buffer)], buffer, parity)
                 buffer, parity = common.advance(buffer, parity, C_BUFFERS)
             region ^= 1
             row, column, _, valid, slot, full = shared.queue.take(slot, full)
-        for _ in cutlass.range(C_BUFFERS, unroll=1):
-            common.wait(shared.c_empty + buffer, parity)
-            buffer, parity = common.advance(buffer, parity, C_BUFFERS)
+        shared.c.drain(buffer, parity)
 
     @cute.jit
     def epilogue_warps(
@@ -329,18 +341,19 @@ class GroupedGemm:
         """Activates, quantizes and stores tile after tile; releases each accumulator as early as it may."""
         common.arrive(shared.tmem)
         common.wait(shared.tmem, 0)
-        regions = self.regions(scaled.make_mma(self.tile), shared)
-        subtiles = overlap.subtiles(regions, self.tile.mnk[:2], self.region_stride, shared.acc_empty)
+        regions = self.regions(scaled.make_mma(self.tile, self.ctas), shared)
+        shape = (self.rows, self.tile.n)
+        subtiles = overlap.subtiles(regions, shape, self.region_stride, shared.acc_empty, self.ctas)
         store_d = self.store(d_atom, tiles_d, shared.d, subtiles)
         store_c = None
         if cutlass.const_expr(self.writes_c):
-            tiles_c = cute.local_tile(c[1], self.tile.mnk[:2], (None, None))
-            store_c = self.store(c[0], tiles_c, shared.c, subtiles)
+            store_c = self.store(c[0], cute.local_tile(c[1], shape, (None, None)), shared.c.room, subtiles)
         region, buffer = cutlass.Int32(0), cutlass.Int32(0)
         c_buffer, c_parity = cutlass.Int32(0), cutlass.Int32(0)
         row_tile, column, expert, valid, slot, full = shared.queue.take(cutlass.Int32(0), cutlass.Int32(0))
         while valid != 0:
-            row = row_tile * self.tile.m + cute.arch.thread_idx()[0]
+            row_tile = self.row_tile(row_tile)
+            row = row_tile * self.rows + cute.arch.thread_idx()[0]
             factor = self.factor(results.factors, row, expert)
             common.wait_relaxed_cluster(shared.acc_full, region)
             common.fence_tcgen05_after()
@@ -364,7 +377,7 @@ class GroupedGemm:
 
     def store(self, atom: cute.CopyAtom, tiles: cute.Tensor, room: cute.Tensor, subtiles: Subtiles) -> Stores:
         """Stores of boxes of SUBTILE columns into a matrix cut into tiles."""
-        targets = cute.flat_divide(tiles, (self.tile.m, SUBTILE))  # (M, SUBTILE, 1, subtiles, row tiles, columns)
+        targets = cute.flat_divide(tiles, (self.rows, SUBTILE))  # (M, SUBTILE, 1, subtiles, row tiles, columns)
         return stores.make(subtiles.load, atom, room, targets)
 
     @cute.jit
@@ -374,12 +387,7 @@ class GroupedGemm:
         if cutlass.const_expr(self.reads_c or self.writes_c):
             row = cute.make_rmem_tensor(shape, ACC)
         if cutlass.const_expr(self.reads_c):
-            loaded = cute.make_rmem_tensor(SUBTILE, OUT)
-            common.wait(shared.c_full + buffer, parity)
-            cute.autovec_copy(shared.c[(cute.arch.thread_idx()[0], None, buffer)], loaded)
-            common.arrive(shared.c_empty + buffer)
-            for i in cutlass.range_constexpr(SUBTILE):
-                row[i] = loaded[i].to(ACC)
+            shared.c.read(row, buffer, parity)
         return row
 
 

@@ -39,6 +39,7 @@ class Subtiles:
     empty: cute.Pointer  # barrier on which every thread releases the accumulator
     steps: int
     release_step: int
+    ctas: int  # whose epilogues release together, at the barrier of the first
 
     @cute.jit
     def read(self, step: Any, region: Any, defect: Constexpr) -> cutlass.Int32:
@@ -51,7 +52,7 @@ class Subtiles:
             if last_shared:
                 cute.arch.fence_view_async_tmem_load()
                 common.fence_tcgen05_before()
-                common.arrive_relaxed_cluster(self.empty)  # defect: release-before-load
+                common.release_relaxed_cluster(self.empty, self.ctas)  # defect: release-before-load
         cute.copy(self.load, self.source[(None, None, None, 0, subtile, region)], self.values)
         if cutlass.const_expr(defect != "no-wait-ld"):
             cute.arch.fence_view_async_tmem_load()  # tcgen05.wait::ld
@@ -59,7 +60,7 @@ class Subtiles:
             if last_shared:
                 if cutlass.const_expr(defect != "no-fence"):
                     common.fence_tcgen05_before()
-                common.arrive_relaxed_cluster(self.empty)  # defect: no-wait-ld, no-fence
+                common.release_relaxed_cluster(self.empty, self.ctas)  # defect: no-wait-ld, no-fence
         return subtile
 
 
@@ -73,8 +74,8 @@ def regions(acc: cute.Tensor, stride: int) -> cute.Tensor:
     return cute.make_tensor(acc.iterator, cute.append(acc.layout, cute.make_layout(2, stride=stride)))
 
 
-def subtiles(both: cute.Tensor, tile: tuple[int, int], stride: int, empty: cute.Pointer) -> Subtiles:
-    """For this thread and both regions (MMA, 1, 1, 2) of an M x N tile, `stride` columns apart."""
+def subtiles(both: cute.Tensor, tile: tuple[int, int], stride: int, empty: cute.Pointer, ctas: int = 1) -> Subtiles:
+    """For this thread and both regions (MMA, 1, 1, 2) of an M x N tile of one CTA, `stride` columns apart."""
     source = cute.flat_divide(both[((None, None), 0, 0, None)], (tile[0], SUBTILE))
     atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
     load = tcgen05.make_tmem_copy(atom, source[(None, None, 0, 0, 0)])
@@ -87,4 +88,5 @@ def subtiles(both: cute.Tensor, tile: tuple[int, int], stride: int, empty: cute.
         empty=empty,
         steps=tile[1] // SUBTILE,
         release_step=release_step(tile[1], stride),
+        ctas=ctas,
     )

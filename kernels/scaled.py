@@ -15,7 +15,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_compact_tensor
 from cutlass.utils import SmemAllocator, blackwell_helpers, blockscaled_layout
 
-from kernels import common
+from kernels import common, pairs
 from kernels.operands import ACC, TMA_ALIGN, Loads, Tile
 from kernels.ring import Ring
 
@@ -25,6 +25,7 @@ VECTOR = 32  # values along K that share a scale factor
 LARGEST = 448.0  # of e4m3
 EXPONENT_BIAS = 127  # of fp32 and of e8m0
 MANTISSA_BITS = 23  # of fp32
+WORD = cutlass.Int16  # in which scale factors are moved
 ROWS_OF_COLUMN = 32  # rows whose scale factors of one K tile fill one TMEM column
 
 
@@ -66,15 +67,15 @@ class ScaleFactors:
     tmem: cute.Tensor  # (MMA, M or N, K, stages): the same as the MMA sees it
 
 
-def columns(tile: Tile) -> int:
+def columns(tile: Tile, ctas: int) -> int:
     """TMEM columns that the scale factors of one stage take."""
-    return (tile.m + tile.n) // ROWS_OF_COLUMN
+    return (tile.m // ctas + tile.n) // ROWS_OF_COLUMN
 
 
-def stage_bytes(tile: Tile) -> int:
-    """Bytes that the four loads of one stage bring in."""
-    values = (tile.m + tile.n) * tile.k
-    return values * VALUE.width // 8 + values // VECTOR * SCALE.width // 8
+def stage_bytes(tile: Tile, ctas: int) -> int:
+    """Bytes that the loads of one stage bring in, of all CTAs; the scale factors of B go to each of them."""
+    values, scales = (tile.m + tile.n) * tile.k, (tile.m + ctas * tile.n) * tile.k // VECTOR
+    return values * VALUE.width // 8 + scales * SCALE.width // 8
 
 
 def fake_values(rows: int, k: int, experts: int) -> Any:
@@ -87,32 +88,46 @@ def fake_scales(rows: int, k: int, experts: int) -> Any:
     return make_fake_compact_tensor(SCALE, (rows * k // VECTOR * experts,), assumed_align=16)
 
 
-def make_mma(tile: Tile) -> cute.TiledMma:
-    """One-CTA block-scaled tcgen05.mma with fp32 accumulator."""
+def make_mma(tile: Tile, ctas: int) -> cute.TiledMma:
+    """Block-scaled tcgen05.mma of one CTA or of a pair, with fp32 accumulator; `tile` is that of all CTAs."""
     major = OperandMajorMode.K
     return blackwell_helpers.make_blockscaled_trivial_tiled_mma(
-        VALUE, VALUE, major, major, SCALE, VECTOR, tcgen05.CtaGroup.ONE, (tile.m, tile.n)
+        VALUE, VALUE, major, major, SCALE, VECTOR, pairs.group(ctas), (tile.m, tile.n)
     )
 
 
-def make_loads(
-    values: cute.Tensor, scales: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int, is_a: bool
-) -> Scaled:
+def make_loads(values: cute.Tensor, scales: cute.Tensor, tile: Tile, ctas: int, stages: int, is_a: bool) -> Scaled:
     """Tensor maps of operand A (M, K, 1) or B (N, K, experts)."""
+    mma = make_mma(tile, ctas)
     factors = cute.make_tensor(scales.iterator, blockscaled_layout.tile_atom_to_shape_SF(values.shape, VECTOR))
-    op = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.ONE)
+    op = cpasync.CopyBulkTensorTileG2SOp(pairs.group(ctas))
     if is_a:
         layout = blackwell_helpers.make_smem_layout_a(mma, tile.mnk, VALUE, stages)
         scale_layout = blockscaled_layout.make_smem_layout_sfa(mma, tile.mnk, VECTOR, stages)
-        make = cute.nvgpu.make_tiled_tma_atom_A
+        atom, coordinates = cute.nvgpu.make_tiled_tma_atom_A(op, values, one_of(layout), tile.mnk, mma)
+        loads = cute.nvgpu.make_tiled_tma_atom_A(op, factors, one_of(scale_layout), tile.mnk, mma, internal_type=WORD)
     else:
         layout = blackwell_helpers.make_smem_layout_b(mma, tile.mnk, VALUE, stages)
         scale_layout = blockscaled_layout.make_smem_layout_sfb(mma, tile.mnk, VECTOR, stages)
-        make = cute.nvgpu.make_tiled_tma_atom_B
-    one, one_scale = (cute.slice_(full, (None, None, None, 0)) for full in (layout, scale_layout))
-    atom, coordinates = make(op, values, one, tile.mnk, mma)
-    scale_atom, scale_coordinates = make(op, factors, one_scale, tile.mnk, mma, internal_type=cutlass.Int16)
-    return Scaled(atom, coordinates, layout, scale_atom, scale_coordinates, scale_layout)
+        atom, coordinates = cute.nvgpu.make_tiled_tma_atom_B(op, values, one_of(layout), tile.mnk, mma)
+        # Both CTAs of a pair need all scale factors of B: each loads one half for both.
+        if ctas == 2:
+            op = cpasync.CopyBulkTensorTileG2SMulticastOp(tcgen05.CtaGroup.TWO)
+        one_tile = scale_tile(tile, ctas)
+        loads = cute.nvgpu.make_tiled_tma_atom_B(
+            op, factors, one_of(scale_layout), one_tile.mnk, make_mma(one_tile, 1), (1, ctas, 1, 1), internal_type=WORD
+        )
+    return Scaled(atom, coordinates, layout, *loads, scale_layout)
+
+
+def one_of(layout: Any) -> Any:
+    """The layout of one stage."""
+    return cute.slice_(layout, (None, None, None, 0))
+
+
+def scale_tile(tile: Tile, ctas: int) -> Tile:
+    """The tile whose scale factors of B one CTA needs."""
+    return Tile(tile.m // ctas, tile.n, tile.k)
 
 
 def allocate(smem: SmemAllocator, layout: Any, scale_layout: Any) -> Stages:
@@ -123,26 +138,46 @@ def allocate(smem: SmemAllocator, layout: Any, scale_layout: Any) -> Stages:
     )
 
 
-def partition(atom: cute.CopyAtom, tiles: cute.Tensor, stages: cute.Tensor) -> Loads:
-    """Splits global tiles (MMA, M or N, K, tiles, K tiles, experts) and shared stages as the tensor map moves them."""
+def loads(x: Scaled, stages: Stages, tile: Tile, ctas: int, is_a: bool) -> ScaledLoads:
+    """One operand cut into tiles (rows or columns, K tiles, experts) and stages, as this CTA's load warp needs it."""
+    rank = pairs.rank(ctas)
+    shape = (tile.m if is_a else tile.n, tile.k)
+    mine = make_mma(tile, ctas).get_slice(rank)
+    values, scales = (cute.local_tile(y, shape, (None, None, None)) for y in (x.map, x.scale_map))
+    if is_a:
+        return ScaledLoads(
+            partition(x.atom, mine.partition_A(values), stages.values),
+            partition(x.scale_atom, mine.partition_A(scales), stages.scales),
+        )
+    every = make_mma(scale_tile(tile, ctas), 1).get_slice(0)
+    return ScaledLoads(
+        partition(x.atom, mine.partition_B(values), stages.values),
+        partition(x.scale_atom, every.partition_B(scales), stages.scales, rank, ctas),
+    )
+
+
+def partition(atom: cute.CopyAtom, tiles: cute.Tensor, stages: cute.Tensor, rank: Any = 0, ctas: int = 1) -> Loads:
+    """Splits global tiles (MMA, M or N, K, tiles, K tiles, experts) and shared stages as the tensor map moves them.
+
+    Where `ctas` CTAs share a tile, each loads the part of its rank for all.
+    """
     shared, gmem = cpasync.tma_partition(
-        atom, 0, cute.make_layout(1), cute.group_modes(stages, 0, 3), cute.group_modes(tiles, 0, 3)
+        atom, rank, cute.make_layout(ctas), cute.group_modes(stages, 0, 3), cute.group_modes(tiles, 0, 3)
     )
     return Loads(atom, cute.filter_zeros(gmem), cute.filter_zeros(shared))
 
 
 def make_factors(
-    mma: cute.TiledMma, tile: Tile, smem: cute.Tensor, start: cute.Pointer, stage_columns: int, is_a: bool
+    tile: Tile, ctas: int, smem: cute.Tensor, start: cute.Pointer, stage_columns: int, is_a: bool
 ) -> ScaleFactors:
     """The scale factors of one operand: stage s in the TMEM columns from `start` + s * `stage_columns` on."""
-    one = cute.slice_(smem.layout, (None, None, None, 0))
     make = blockscaled_layout.make_tmem_layout_sfa if is_a else blockscaled_layout.make_tmem_layout_sfb
-    layout = make(mma, tile.mnk, VECTOR, one)
+    layout = make(make_mma(tile, ctas), tile.mnk, VECTOR, one_of(smem.layout))
     stages = cute.size(smem, mode=[3])
     layout = cute.append(layout, cute.make_layout(stages, stride=stage_columns * 4))  # four factors a column
     tmem = cute.make_tensor(cute.recast_ptr(start, dtype=SCALE), layout)
     source, target = cute.filter_zeros(smem), cute.filter_zeros(tmem)
-    atom = cute.make_copy_atom(tcgen05.Cp4x32x128bOp(tcgen05.CtaGroup.ONE), SCALE)
+    atom = cute.make_copy_atom(tcgen05.Cp4x32x128bOp(pairs.group(ctas)), SCALE)
     copy = tcgen05.make_s2t_copy(atom, target[(None, None, None, 0)])
     mine = copy.get_slice(0)
     return ScaleFactors(
@@ -162,18 +197,19 @@ def fill(
     k_tiles: Any,
     stage: cutlass.Int32,
     parity: cutlass.Int32,
+    ctas: cutlass.Constexpr,
 ) -> tuple[cutlass.Int32, cutlass.Int32]:
     """Loads all K tiles of one tile (row, column, expert) into the ring; where the ring stands afterwards."""
     row, column, expert = tile
+    both = cutlass.Int16(pairs.BOTH) if ctas == 2 else None
     for k in cutlass.range(k_tiles, unroll=1):
         common.wait(ring.empty + stage, parity)
         full = ring.full + stage
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(full, ring.stage_bytes)
-        for x, place in ((a.values, (row, k, 0)), (a.scales, (row, k, 0))):
+        pairs.expect(full, ring.stage_bytes, ctas)
+        for x, place in ((a.values, (row, k, 0)), (a.scales, (row, k, 0)), (b.values, (column, k, expert))):
             cute.copy(x.atom, x.tiles[(None, *place)], x.stages[(None, stage)], tma_bar_ptr=full)
-        for x, place in ((b.values, (column, k, expert)), (b.scales, (column, k, expert))):
-            cute.copy(x.atom, x.tiles[(None, *place)], x.stages[(None, stage)], tma_bar_ptr=full)
+        x, place = b.scales, (column, k, expert)
+        cute.copy(x.atom, x.tiles[(None, *place)], x.stages[(None, stage)], tma_bar_ptr=full, mcast_mask=both)
         stage, parity = common.advance(stage, parity, ring.stages)
     return stage, parity
 
@@ -189,6 +225,7 @@ def multiply(
     k_tiles: Any,
     stage: cutlass.Int32,
     parity: cutlass.Int32,
+    ctas: cutlass.Constexpr,
 ) -> tuple[cutlass.Int32, cutlass.Int32]:
     """acc = sum of `k_tiles` stages of the ring, scaled; the accumulator is complete only after a further commit."""
     mma = cute.make_tiled_mma(mma.op)  # of this call's own: the caller's must not change inside the loops here
@@ -204,8 +241,7 @@ def multiply(
             at = (None, None, block, stage)
             cute.gemm(mma, acc, [a[at], scale_a.tmem[at]], [b[at], scale_b.tmem[at]], acc)
             mma.set(tcgen05.Field.ACCUMULATE, True)
-        with cute.arch.elect_one():
-            tcgen05.commit(ring.empty + stage)
+        pairs.commit(ring.empty + stage, ctas)
         stage, parity = common.advance(stage, parity, ring.stages)
     return stage, parity
 

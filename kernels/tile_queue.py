@@ -58,8 +58,12 @@ class TileQueue:
         return row, column, expert, valid, slot, parity
 
     @cute.jit
-    def schedule(self, offsets: cute.Tensor, rows: cutlass.Constexpr, columns: cutlass.Constexpr) -> None:
+    def schedule(
+        self, offsets: cute.Tensor, rows: cutlass.Constexpr, columns: cutlass.Constexpr, ctas: cutlass.Constexpr = 1
+    ) -> None:
         """Finds the tiles of this CTA, every grid-th of all, and hands them over; the scheduler warp.
+
+        Neighbouring `ctas` CTAs work on the same tiles.
 
         Rows are sorted by expert: those of expert e end at `offsets[e]`, a multiple of `rows`, the height of a tile. An
         expert without rows has no tiles.
@@ -68,8 +72,7 @@ class TileQueue:
         experts = cute.size(offsets)
         expert, before, start = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
         end = offsets[0] // rows
-        work, _, _ = cute.arch.block_idx()
-        step, _, _ = cute.arch.grid_dim()
+        work, step = cute.arch.block_idx()[0] // ctas, cute.arch.grid_dim()[0] // ctas
         valid = cutlass.Int32(1)
         while valid != 0:
             while valid != 0 and work >= before + (end - start) * columns:

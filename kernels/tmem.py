@@ -9,6 +9,7 @@ wait with parity 1 returns for the phase before the one it means.
 
 Defects (of every kernel that uses this barrier)
     missing-phase0-wait    the mma warp does not wait for phase 0
+    no-peer-handshake      of a pair of CTAs: the mma warp does not wait for the readers of the other CTA
 """
 
 from typing import Any
@@ -28,24 +29,37 @@ def columns(needed: int) -> int:
 
 
 @cute.jit
-def allocate(bar: cute.Pointer, address: cute.Pointer, count: Constexpr) -> None:
-    """Allocates `count` columns, leaves their address in shared memory, and arrives for phase 0; one warp."""
-    cute.arch.alloc_tmem(count, address)
-    cute.arch.relinquish_tmem_alloc_permit()
+def allocate(bar: cute.Pointer, address: cute.Pointer, count: Constexpr, ctas: Constexpr = 1) -> None:
+    """Allocates `count` columns, leaves their address in shared memory, and arrives for phase 0; one warp.
+
+    `ctas` = 2: in both CTAs of a pair, whose warps wait for each other.
+    """
+    cute.arch.alloc_tmem(count, address, ctas == 2)
+    cute.arch.relinquish_tmem_alloc_permit(ctas == 2)
     common.arrive(bar)
     cute.arch.sync_warp()
 
 
 @cute.jit
-def free(bar: cute.Pointer, acc: cute.Tensor, count: Constexpr, defect: Constexpr) -> None:
-    """Frees the columns from the start of `acc` once all readers have arrived for phase 1; the warp of `allocate`."""
+def free(
+    bar: cute.Pointer, acc: cute.Tensor, count: Constexpr, defect: Constexpr, peer: cute.Pointer | None = None
+) -> None:
+    """Frees the columns from the start of `acc` once all readers have arrived for phase 1; the warp of `allocate`.
+
+    In a pair of CTAs one frees for both: `peer` (count 32) tells each that the readers of the other are done, too.
+    """
     if cutlass.const_expr(defect != "missing-phase0-wait"):
         common.wait(bar, 0)
     common.fence_tcgen05_before()
     common.arrive(bar)
     common.wait(bar, 1)  # defect: missing-phase0-wait
     common.fence_tcgen05_after()
-    cute.arch.dealloc_tmem(acc.iterator, count)
+    if cutlass.const_expr(peer is not None and defect != "no-peer-handshake"):
+        common.fence_tcgen05_before()
+        common.arrive_peer_relaxed_cluster(peer, cute.arch.block_idx_in_cluster() ^ 1)
+        common.wait_relaxed_cluster(peer, 0)
+        common.fence_tcgen05_after()
+    cute.arch.dealloc_tmem(acc.iterator, count, peer is not None)  # defect: no-peer-handshake
 
 
 def accumulator(mma: cute.TiledMma, shape: tuple[int, int], address: cute.Pointer) -> cute.Tensor:

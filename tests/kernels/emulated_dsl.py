@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.kernels.emulated_machine import Barrier, Machine, Rendezvous
+from tests.kernels.emulated_machine import Barrier, Machine
 from tests.kernels.emulated_memory import (
     OWN_AXIS,
     Base,
@@ -36,6 +36,7 @@ from tests.kernels.emulated_memory import (
 )
 
 INT32, INT64 = DType("Int32", 32, np.int32), DType("Int64", 64, np.int64)
+INT16 = DType("Int16", 16, np.int16)
 UINT8, BF16 = DType("Uint8", 8, np.uint8), DType("BFloat16", 16, np.float32, to_bf16)
 FP32, TF32 = DType("Float32", 32), DType("TFloat32", 32)
 E4M3, E8M0 = DType("Float8E4M3FN", 8, np.float32, to_e4m3), DType("Float8E8M0FNU", 8)
@@ -94,24 +95,25 @@ class Struct:
 
 
 class Mma:
-    """A tiled MMA; the first product of a tile does not accumulate."""
+    """A tiled MMA of one CTA or of a pair; the first product of a tile does not accumulate."""
 
-    def __init__(self, op: int) -> None:
-        self.op, self.accumulate = op, True  # op: K elements of one instruction
+    def __init__(self, op: int, ctas: int = 1, rank: int = 0) -> None:
+        self.op, self.ctas, self.rank, self.accumulate = (op, ctas), ctas, rank, True
+        self.k = op  # elements of one instruction
 
     def set(self, _: Any, value: bool) -> None:
         self.accumulate = value
 
-    def get_slice(self, _: int) -> Mma:
-        return self
+    def get_slice(self, rank: int) -> Mma:
+        return Mma(self.k, self.ctas, rank)
 
     def partition_A(self, tiles: View) -> View:
-        return tiles
+        return share(tiles, self.rank, self.ctas)
 
     partition_B = partition_A
 
     def partition_shape_C(self, shape: tuple[int, int]) -> tuple[int, int]:
-        return shape
+        return shape[0] // self.ctas, shape[1]
 
     def make_fragment_C(self, shape: tuple[int, int]) -> Any:
         lanes, columns = (Mode(size, Basis(dim, 1)) for dim, size in enumerate(shape))
@@ -120,8 +122,8 @@ class Mma:
     def make_fragment_A(self, stages: View) -> View:
         """(MMA, 1, K blocks, stages)"""
         rows, k, stage = stages.modes
-        block = Mode(self.op, k.step)
-        blocks = Mode(k.extent // self.op, k.step * self.op)
+        block = Mode(self.k, k.step)
+        blocks = Mode(k.extent // self.k, k.step * self.k)
         return View(stages.base, stages.origin, [[rows, block], unit_mode(), blocks, stage])
 
     make_fragment_B = make_fragment_A
@@ -167,8 +169,8 @@ class Kernel:
         return self if instance is None else partial(self.call, instance)
 
     def call(self, *arguments: Any) -> Any:
-        def launch(grid: Any, block: Any, cluster: Any = (1, 1, 1), **_: Any) -> None:
-            MACHINE.launch(lambda: self.body(*arguments), grid, block[0], cluster[2])
+        def launch(grid: Any, block: Any, cluster: Any = None, **_: Any) -> None:
+            MACHINE.launch(lambda: self.body(*arguments), grid, block[0], cluster or (1, 1, 1))
 
         return SimpleNamespace(launch=launch)
 
@@ -265,87 +267,10 @@ def group_modes(view: View, first: int, last: int) -> View:
     return View(view.base, view.origin, [*modes[:first], modes[first:last], *modes[last:]])
 
 
-def copy(atom: Any, source: View, target: View, tma_bar_ptr: Any = None, tma_desc_ptr: Base | None = None) -> None:
-    """Any copy; bulk tensor copies may cross the edge of a matrix, and complete bytes on a barrier."""
-    bulk = atom == "bulk"
-    if tma_desc_ptr is not None and source.base.memory.space == "global":
-        source = source.through(tma_desc_ptr)
-    elif tma_desc_ptr is not None:
-        target = target.through(tma_desc_ptr)
-    values = source.read(clip=bulk)
-    if bulk and source.shape != target.shape:
-        raise EmulationError(f"a box of {source.shape} for one of {target.shape}")
-    flat = np.asarray(values).reshape((values.shape[0], -1), order="F")
-    target.write(flat.reshape((values.shape[0], *target.shape), order="F"), clip=bulk)
-    if tma_bar_ptr is not None:
-        shared = int(np.prod(source.base.divide)) if source.base.divide else 1
-        tma_bar_ptr.bar.complete(extent(source.modes) * source.element_type.width // 8 // shared)
-
-
-def gemm(mma: Mma, target: View, a: Any, b: Any, _: View) -> None:
-    """One MMA: rows of A by rows of B, in fp32."""
-    product = np.einsum("mk,nk->mn", _operand(a), _operand(b)).reshape(1, *target.shape)  # `@` spins in BLAS threads
-    target.write(target.read() + product if mma.accumulate else product)
-
-
-def _operand(x: Any) -> Any:
-    values = x[0].read() * x[1].read() if isinstance(x, list) else x.read()
-    return np.asarray(values, np.float32).reshape(values.shape[1:3])
-
-
-def arrive(bar: Bars, *_: Any, **__: Any) -> None:
-    bar.bar.arrive(MACHINE.current.active)
-    MACHINE.current.wait(lambda: True)
-
-
-def expect(bar: Bars, expected: int) -> None:
-    bar.bar.arrive(MACHINE.current.active, expected)
-
-
-def wait(bar: Bars, parity: int, *_: Any, **__: Any) -> None:
-    mbarrier = bar.bar
-    MACHINE.current.wait(lambda: mbarrier.phase != parity)
-
-
-def named_barrier(barrier_id: int, number_of_threads: int) -> None:
-    named = MACHINE.current.cta.named
-    MACHINE.meet(named.setdefault(barrier_id, Rendezvous()), number_of_threads)
-
-
-def cluster_arrive() -> None:
-    group = MACHINE.current
-    count = sum(cta.threads for cta in group.cta.cluster)
-    group.joined = group.cta.meeting.arrive(group.lanes, count)
-
-
-def cluster_wait() -> None:
-    group = MACHINE.current
-    mine, meeting = group.joined, group.cta.meeting
-    group.wait(lambda: meeting.generation > mine)
-
-
-def send_async(box: Pointer, words: tuple[Any, ...], bar: Bars, rank: int) -> None:
-    """`st.async`: into the same place of a peer's shared memory, and bytes on its barrier."""
-    cluster = MACHINE.current.cta.cluster
-    memory = cluster[rank].allocations[box.base.memory.number].recast(INT32)
-    base = Base(memory, box.base.shape, box.base.strides)
-    for i, word in enumerate(words):
-        View(base, (box.origin[0] + i,), []).write(word)
-    mine, peers = (vars(cta.allocations[0]) for cta in (MACHINE.current.cta, cluster[rank]))
-    (name,) = (name for name, bars in mine.items() if bars.bars is bar.bars)
-    Bars(peers[name].bars, bar.at).bar.complete(4 * len(words) * MACHINE.current.lanes)
-
-
-def alloc_tmem(columns: int, _: Any) -> None:
-    cta = MACHINE.current.cta
-    if cta.tmem is not None or columns > 512 or columns & (columns - 1):
-        raise EmulationError("no such TMEM")
-    cta.tmem = Memory.poisoned(128 * columns, FP32, "tmem")
-
-
-def tmem_pointer(*_: Any) -> Pointer:
-    memory = MACHINE.current.cta.tmem
-    if memory is None:
-        raise EmulationError("TMEM is not allocated yet")
-    columns = memory.data.size // 128
-    return Pointer(Base(memory, (128, columns), (columns, 1), axis=1), (0, 0))
+def share(view: View, rank: int, ranks: int) -> View:
+    """The part of one rank, of the first mode."""
+    first, *rest = view.modes
+    part = Mode(first.extent // ranks, first.step)
+    origin = list(view.origin)
+    origin[first.step.dim] = origin[first.step.dim] + rank * part.extent * first.step.scale
+    return View(view.base, tuple(origin), [part, *rest])

@@ -22,6 +22,7 @@ from tests.kernels.emulated_dsl import (
     E4M3,
     E8M0,
     FP32,
+    INT16,
     INT32,
     INT64,
     MACHINE,
@@ -33,34 +34,40 @@ from tests.kernels.emulated_dsl import (
     Mma,
     Struct,
     TiledCopy,
-    alloc_tmem,
     append,
-    arrive,
-    cluster_arrive,
-    cluster_wait,
-    copy,
-    expect,
     flat_divide,
-    gemm,
     group_modes,
     local_tile,
     make_layout,
     make_rmem_tensor,
     make_tensor,
-    named_barrier,
     recast_tensor,
-    send_async,
+    share,
     size,
-    tmem_pointer,
     unit_mode,
-    wait,
 )
 from tests.kernels.emulated_memory import Base, EmulationError, Memory, Pointer, View, extent, linear
+from tests.kernels.emulated_operations import (
+    alloc_tmem,
+    arrive,
+    arrive_peer,
+    cluster_arrive,
+    cluster_wait,
+    commit,
+    copy,
+    expect,
+    gemm,
+    named_barrier,
+    release,
+    send_async,
+    tmem_pointer,
+    wait,
+)
 
 KERNELS = """
-    registry common operands overlap ring scaled stores tensor_core tensor_maps tile_queue tmem walk mailbox splitk
-    gemm_persistent gemm_splitk_mailbox tgv_gemm splitk_projection shared_splitk indexer_preproj moe_gg1
-    grouped grouped_gemm_quant grouped_gemm_srelu grouped_gemm_dsrelu grouped_gemm_wgrad
+    registry common operands overlap pairs boxes ring scaled stores tensor_core tensor_maps tile_queue tmem
+    walk mailbox splitk gemm_persistent gemm_splitk_mailbox tgv_gemm splitk_projection shared_splitk
+    indexer_preproj moe_gg1 grouped grouped_gemm_quant grouped_gemm_srelu grouped_gemm_dsrelu grouped_gemm_wgrad
 """
 # Operations that only order or announce something, or that are done as soon as they start.
 NOTHING = """
@@ -107,6 +114,8 @@ SYNC = {  # kernels/common.py, whose functions stand for one instruction form ea
     "arrive": arrive,
     "arrive_relaxed_cluster": arrive,
     "arrive_expect_relaxed_cluster": expect,
+    "arrive_peer_relaxed_cluster": arrive_peer,
+    "release_relaxed_cluster": release,
 }
 
 
@@ -140,7 +149,7 @@ def _cute() -> dict[str, Any]:
         "arch": SimpleNamespace(**_arch(), **dict.fromkeys(set(NOTHING.split()), _nothing)),
         "nvgpu": _nvgpu(),
         "autovec_copy": lambda source, target: copy(None, source, target),
-        "make_tiled_mma": Mma,
+        "make_tiled_mma": lambda op: Mma(*op),
         "make_tiled_copy_D": lambda *_: TiledCopy(),
         "make_identity_tensor": _same,
         "make_copy_atom": lambda *_, **__: None,
@@ -163,7 +172,7 @@ def _nvgpu() -> ModuleType:
         **dict.fromkeys(NOTHING.split(), _nothing),
     }
     tensor_core = {
-        "commit": lambda bar: arrive(bar),
+        "commit": commit,
         "make_tmem_copy": lambda *_: TiledCopy(),
     }
     cpasync = _module("cutlass.cute.nvgpu.cpasync", bulk)
@@ -174,7 +183,7 @@ def _nvgpu() -> ModuleType:
 
 def _modules() -> dict[str, ModuleType]:
     """The packages of the DSL by name."""
-    numbers = {dtype.name: dtype for dtype in (INT32, INT64, UINT8, BF16, FP32, TF32, E4M3, E8M0)}
+    numbers = {dtype.name: dtype for dtype in (INT16, INT32, INT64, UINT8, BF16, FP32, TF32, E4M3, E8M0)}
     cute = _module("cutlass.cute", _cute())
     root = {"cute": cute, "range": _range, "range_constexpr": range, "const_expr": _same, "min": min, "max": max}
     named = {
@@ -267,21 +276,27 @@ def _replace_scaled(kernels: Any) -> None:
     """Scale factors stand beside the values, once for each of the values that share one."""
     scaled = kernels.scaled
 
-    def make_loads(values: View, scales: View, mma: Mma, tile: Any, stages: int, is_a: bool) -> Any:
-        layout = _stages(values, tile.m if is_a else tile.n, tile.k, stages)[0]
-        plain = SimpleNamespace(outer=layout.outer, modes=layout.outer.modes)
-        return scaled.Scaled("bulk", values, layout, "bulk", scales, plain)
+    def make_loads(values: View, scales: View, tile: Any, ctas: int, stages: int, is_a: bool) -> Any:
+        rows = tile.m if is_a else tile.n
+        layout = _stages(values, rows // ctas, tile.k, stages)[0]
+        factors = _stages(values, rows // ctas if is_a else rows, tile.k, stages)[0]
+        plain = SimpleNamespace(outer=factors.outer, modes=factors.outer.modes)
+        atom = "pair" if ctas == 2 else "bulk"
+        return scaled.Scaled(atom, values, layout, atom, scales, plain)
 
-    def make_factors(mma: Mma, tile: Any, shared: View, start: Pointer, columns: int, is_a: bool) -> Any:
+    def make_factors(tile: Any, ctas: int, shared: View, start: Pointer, columns: int, is_a: bool) -> Any:
         stage = shared.modes
         own = MACHINE.registers(extent(stage), E8M0)
-        target = linear(own, make_layout(shared.shape))
+        target = linear(own, make_layout(shared.shape)) if ctas == 1 else shared  # a pair's are where both find them
         units = [unit_mode()] * 3
         fives = [View(x.base, x.origin, [x.modes[:2], *units, x.modes[2]]) for x in (shared, target)]
-        return scaled.ScaleFactors(TiledCopy(), *fives, mma.make_fragment_A(target))
+        return scaled.ScaleFactors(TiledCopy(), *fives, Mma(scaled.VECTOR).make_fragment_A(target))
 
-    scaled.make_mma = lambda tile: Mma(scaled.VECTOR)
-    scaled.make_loads, scaled.make_factors, scaled.partition = make_loads, make_factors, kernels.operands.partition_load
+    def partition(atom: Any, tiles: View, stages: View, rank: int = 0, ctas: int = 1) -> Any:
+        return kernels.operands.partition_load(atom, share(tiles, rank, ctas), share(stages, rank, ctas))
+
+    scaled.make_mma = lambda tile, ctas: Mma(scaled.VECTOR, ctas)
+    scaled.make_loads, scaled.make_factors, scaled.partition = make_loads, make_factors, partition
     divide = (1, scaled.VECTOR, 1)
     kernels.grouped.blockscaled_layout = SimpleNamespace(
         tile_atom_to_shape_SF=lambda shape, vector: Base(None, shape, (shape[1] // vector, 1, 0), 0, divide)  # type: ignore[arg-type]

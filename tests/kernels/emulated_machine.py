@@ -19,6 +19,7 @@ import numpy as np
 from tests.kernels.emulated_memory import DType, EmulationError, Memory, Threads
 
 WARP = 32
+Grid = tuple[int, int, int]
 
 
 class Barrier:
@@ -66,8 +67,8 @@ class Rendezvous:
 class Cta:
     """Shared and tensor memory, and barriers."""
 
-    block: tuple[int, int, int]
-    grid: tuple[int, int, int]
+    block: Grid
+    grid: Grid
     rank: int
     threads: int
     cluster: list[Cta]
@@ -127,13 +128,15 @@ class Machine:
         self.maps: dict[tuple[int, int], Any] = {}  # tensor maps that were written on the device
         self.addresses: dict[int, Memory] = {}
 
-    def launch(self, body: Callable[[], None], grid: tuple[int, int, int], threads: int, ranks: int) -> None:
-        """Runs a grid, one cluster of `ranks` CTAs along z after the other."""
-        for x in range(grid[0]):
+    def launch(self, body: Callable[[], None], grid: Grid, threads: int, shape: Grid) -> None:
+        """Runs a grid, one cluster after the other; clusters have CTAs along x or along z."""
+        along_x, _, along_z = shape
+        for x in range(0, grid[0], along_x):
             for y in range(grid[1]):
                 cluster: list[Cta] = []
+                places = [(x + i, y, z) for z in range(along_z) for i in range(along_x)]
                 meeting = Rendezvous()
-                cluster += [Cta((x, y, z), grid, z, threads, cluster, meeting) for z in range(ranks)]
+                cluster += [Cta(at, grid, rank, threads, cluster, meeting) for rank, at in enumerate(places)]
                 self._run([group for cta in cluster for group in _groups(cta)], body)
 
     def _run(self, groups: list[Group], body: Callable[[], None]) -> None:

@@ -33,6 +33,8 @@ RELEASE = "mbarrier.arrive.relaxed.cluster.shared.b64"
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x32.b32"
 WAIT_LD = "tcgen05.wait::ld.sync.aligned"
 BEFORE = "tcgen05.fence::before_thread_sync"
+AFTER = "tcgen05.fence::after_thread_sync"
+ARRIVE_PEER = "mbarrier.arrive.relaxed.cluster.shared::cluster.b64"
 
 # Synchronizing operations that each defect takes away (-) and adds (+), in program order, where a number of times.
 BULK_STORE = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
@@ -48,6 +50,7 @@ CHANGES = {
     "wait-not-retried": [],
     "time-limit-trusted": [],
     "missing-phase0-wait": [f"-{WAIT_CTA}"],
+    "no-peer-handshake": [f"-{BEFORE}", f"-{ARRIVE_PEER}", f"-{WAIT_RELAXED}", f"-{AFTER}"],
     "early-weights": ["-griddepcontrol.wait"],
     "no-acquire": [f"-{ACQUIRE_MAP}"] * 2,
     "acquire-in-one-warp": [f"-{ACQUIRE_MAP}"],
@@ -73,6 +76,7 @@ MARKED = {
     "wait-not-retried": WAIT_RELAXED,
     "time-limit-trusted": WAIT_RELAXED,
     "missing-phase0-wait": WAIT_CTA,
+    "no-peer-handshake": "tcgen05.dealloc.cta_group::2.sync.aligned.b32",
     "early-weights": BULK_LOAD,
     "no-acquire": BULK_LOAD,
     "acquire-in-one-warp": BULK_LOAD,

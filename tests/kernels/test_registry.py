@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernels import registry
+from verifier.compile.store import module_sources
 from verifier.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +80,14 @@ def test_docstring_names_every_barrier_and_every_defect(case: registry.KernelCas
     documented = set(re.findall(r"^ {4}(\w+)(?:\[\w\])? +count \d+", doc, re.MULTILINE))
     assert documented == barriers
     assert all(re.search(rf"^ {{4}}{defect.name} ", doc, re.MULTILINE) for defect in case.defects)
+
+
+def test_a_new_case_changes_no_kernel() -> None:
+    """What is stored of a kernel depends on what it imports: the registry must not be among it."""
+    for case in CASES:
+        files = {path.name for path in module_sources(case.module, ROOT)}
+        assert "common.py" in files or "operands.py" in files
+        assert "registry.py" not in files
 
 
 def test_marker_lists_several_names() -> None:
