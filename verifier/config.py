@@ -124,7 +124,8 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot be read: {reason}", where=str(path)) from error
 
 
 def _table(text: str, path: Path) -> dict[str, object]:
