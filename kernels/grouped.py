@@ -45,7 +45,6 @@ from typing import Any
 import cutlass
 from cutlass import cute
 from cutlass.cute.nvgpu import cpasync
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from cutlass.utils import SmemAllocator, blockscaled_layout
 
 from kernels import common, operands, overlap, pairs, scaled, stores, tile_queue, tmem
@@ -389,20 +388,3 @@ class GroupedGemm:
         if cutlass.const_expr(self.reads_c):
             shared.c.read(row, buffer, parity)
         return row
-
-
-def fake_arguments(config: Mapping[str, Any], factors: int, with_c: bool) -> tuple[Any, ...]:
-    """Arguments to compile a grouped kernel with; it takes `factors` factors, and C if `with_c`."""
-    rows, n, k, experts = config["rows"], config["n"], config["k"], config["experts"]
-    return (
-        scaled.fake_values(rows, k, 1),
-        scaled.fake_scales(rows, k, 1),
-        scaled.fake_values(n, k, experts),
-        scaled.fake_scales(n, k, experts),
-        make_fake_compact_tensor(cutlass.Int32, (experts,), assumed_align=16),
-        make_fake_compact_tensor(ACC, (factors,), assumed_align=16),
-        operands.fake_matrix(rows, n, OUT) if with_c else None,
-        operands.fake_matrix(rows, n, scaled.VALUE),
-        make_fake_compact_tensor(cutlass.Uint8, (rows * n // scaled.VECTOR,), assumed_align=16),
-        make_fake_stream(),
-    )

@@ -29,7 +29,7 @@ from typing import Any
 
 from cutlass import cute
 
-from kernels import grouped
+from kernels import scaled
 from kernels.grouped import GroupedGemm
 from kernels.overlap import SUBTILE
 
@@ -50,4 +50,4 @@ class GroupedGemmDsrelu(GroupedGemm):
 def build(config: Mapping[str, Any], defect: str | None = None) -> tuple[GroupedGemmDsrelu, tuple[Any, ...]]:
     """The kernel and the arguments to compile it with: `cute.compile(kernel, *arguments)`."""
     GroupedGemmDsrelu.kernel.set_name_prefix(NAME, remove_cutlass_symbol=True, keep_mangled_name=False)
-    return GroupedGemmDsrelu(config, defect), grouped.fake_arguments(config, config["rows"], with_c=True)
+    return GroupedGemmDsrelu(config, defect), scaled.fake_arguments(config, config["rows"], with_c=True)

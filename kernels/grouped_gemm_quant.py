@@ -29,7 +29,7 @@ from typing import Any
 
 from cutlass import cute
 
-from kernels import grouped
+from kernels import scaled
 from kernels.grouped import GroupedGemm
 from kernels.overlap import SUBTILE
 
@@ -52,4 +52,4 @@ class GroupedGemmQuant(GroupedGemm):
 def build(config: Mapping[str, Any], defect: str | None = None) -> tuple[GroupedGemmQuant, tuple[Any, ...]]:
     """The kernel and the arguments to compile it with: `cute.compile(kernel, *arguments)`."""
     GroupedGemmQuant.kernel.set_name_prefix(NAME, remove_cutlass_symbol=True, keep_mangled_name=False)
-    return GroupedGemmQuant(config, defect), grouped.fake_arguments(config, config["experts"], with_c=False)
+    return GroupedGemmQuant(config, defect), scaled.fake_arguments(config, config["experts"], with_c=False)

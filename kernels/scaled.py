@@ -6,17 +6,18 @@ has TMEM columns of its own, so that a copy never writes what an earlier MMA may
 after that MMA has completed. (An MMA and a later copy by the same thread are not ordered by themselves.)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import cutlass
 from cutlass import cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
-from cutlass.cute.runtime import make_fake_compact_tensor
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from cutlass.utils import SmemAllocator, blackwell_helpers, blockscaled_layout
 
-from kernels import common, pairs
-from kernels.operands import ACC, TMA_ALIGN, Loads, Tile
+from kernels import common, operands, pairs
+from kernels.operands import ACC, OUT, TMA_ALIGN, Loads, Tile
 from kernels.ring import Ring
 
 VALUE = cutlass.Float8E4M3FN
@@ -86,6 +87,23 @@ def fake_values(rows: int, k: int, experts: int) -> Any:
 def fake_scales(rows: int, k: int, experts: int) -> Any:
     """The scale factors of such matrices, in the order in which the tensor core takes them."""
     return make_fake_compact_tensor(SCALE, (rows * k // VECTOR * experts,), assumed_align=16)
+
+
+def fake_arguments(config: Mapping[str, Any], factors: int, with_c: bool) -> tuple[Any, ...]:
+    """Arguments to compile a kernel of kernels/grouped.py with; it takes `factors` factors, and C if `with_c`."""
+    rows, n, k, experts = config["rows"], config["n"], config["k"], config["experts"]
+    return (
+        fake_values(rows, k, 1),
+        fake_scales(rows, k, 1),
+        fake_values(n, k, experts),
+        fake_scales(n, k, experts),
+        make_fake_compact_tensor(cutlass.Int32, (experts,), assumed_align=16),
+        make_fake_compact_tensor(ACC, (factors,), assumed_align=16),
+        operands.fake_matrix(rows, n, OUT) if with_c else None,
+        operands.fake_matrix(rows, n, VALUE),
+        make_fake_compact_tensor(cutlass.Uint8, (rows * n // VECTOR,), assumed_align=16),
+        make_fake_stream(),
+    )
 
 
 def make_mma(tile: Tile, ctas: int) -> cute.TiledMma:
