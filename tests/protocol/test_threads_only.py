@@ -123,3 +123,126 @@ def test_operands_of_wgmma(filled: str, empty: str, expected: set[Verdict]) -> N
     """The warps of a group read what the others have stored, also where no copy says how long a stage is."""
     text = WGMMA.replace("FILLED", filled).replace("EMPTY", empty)
     assert {judged.verdict for judged in judge(facts(text), "MEM401")} == expected
+
+
+MEETING = """
+.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry meeting(.param .u32 n)
+.reqntid 96
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<8>;
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 5;
+    setp.eq.u32 %p1, %r2, 0;
+    setp.eq.u32 %p2, %r2, 2;
+    BODY
+    ret;
+}
+"""
+
+
+def deadlock(body: str) -> set[Verdict]:
+    return {judged.verdict for judged in judge(facts(MEETING.replace("BODY", body)), "CTL703")}
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        ("bar.sync 0;", Verdict.PROVED),
+        ("@%p1 bra OVER; bar.sync 0; OVER: bar.sync 1, 96;", Verdict.VIOLATED),  # warp 0 skips a barrier
+        ("@%p1 ret; bar.sync 0;", Verdict.PROVED),  # threads that have ended are not waited for
+        ("@%p1 ret; bar.sync 0, 96;", Verdict.VIOLATED),
+        ("bar.sync 1, 64;", Verdict.VIOLATED),  # three warps, pairs
+        ("@%p1 ret; bar.sync 1, 64;", Verdict.PROVED),
+        ("@%p1 bar.sync 1, 32;", Verdict.PROVED),
+        ("@%p2 bra C; @%p1 bra A; bar.sync 1, 96; bra C; A: bar.sync 1, 64; C:", Verdict.VIOLATED),
+        ("@%p1 bra A; bar.arrive 1, 96; bra C; A: bar.sync 1, 96; C:", Verdict.PROVED),
+        ("@%p1 bra A; bar.arrive 1, 64; bra C; A: bar.sync 1, 128; C:", Verdict.VIOLATED),
+        ("mov.u32 %r3, 0; L: bar.sync 0; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 4; @%p3 bra L;", Verdict.PROVED),
+        # one warp goes round once more than the others
+        (
+            """selp.u32 %r4, 5, 4, %p1; mov.u32 %r3, 0;
+            L: bar.sync 0, 96; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, %r4; @%p3 bra L;""",
+            Verdict.VIOLATED,
+        ),
+    ],
+)
+def test_thread_barriers_alone(body: str, verdict: Verdict) -> None:
+    assert deadlock(body) == {verdict}
+
+
+TMEM = """
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry columns()
+.reqntid 64
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<8>;
+    .reg .b64 %d<2>;
+    .reg .pred %q<2>;
+    .shared .align 4 .b32 slot;
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 5;
+    setp.ne.u32 %p1, %r2, 0;
+    @%p1 bra ALLOCATED;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 64;
+ALLOCATED:
+    tcgen05.fence::before_thread_sync;
+    bar.sync 0;
+    tcgen05.fence::after_thread_sync;
+    ld.shared.b32 %r3, [slot];
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r1};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r4}, [%r3];
+    BEFORE
+    @%p1 bra DONE;
+    FREE
+DONE:
+    AFTER
+    ret;
+}
+"""
+READ = "tcgen05.wait::ld.sync.aligned;"
+SYNC = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"
+FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 64;"
+
+
+@pytest.mark.parametrize(
+    ("before", "free", "after", "verdict"),
+    [
+        (f"{READ}{SYNC}", FREE, "", Verdict.PROVED),
+        (READ, FREE, "", Verdict.VIOLATED),  # nothing orders the read of warp 1 before the dealloc
+        (SYNC, FREE, READ, Verdict.VIOLATED),  # the load may be in flight
+        (f"{READ}{SYNC}", "", "", Verdict.VIOLATED),  # never freed
+    ],
+)
+def test_tensor_memory_without_an_mbarrier(before: str, free: str, after: str, verdict: Verdict) -> None:
+    text = TMEM.replace("BEFORE", before).replace("FREE", free).replace("AFTER", after)
+    assert {judged.verdict for judged in judge(facts(text), "TCG104")} == {verdict}
+
+
+def test_columns_read_after_a_barrier_gave_them_away() -> None:
+    """Warp 0 reads columns after the barrier behind which warp 1 lets an MMA write them."""
+    write = "mov.b32 %r6, 135266304; mov.b64 %d0, 0; mov.b64 %d1, 0; elect.sync _|%q1, -1;"
+    write += "@%q1 tcgen05.mma.cta_group::1.kind::f16 [%r3], %d0, %d1, %r6, %q0;"
+    again = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r3]; tcgen05.wait::ld.sync.aligned;"
+    after = f"@!%p1 bra S; {write} S:"
+    late = TMEM.replace("BEFORE", f"{READ}{SYNC}").replace("FREE", again).replace("AFTER", after)
+    early = TMEM.replace("BEFORE", f"{READ}{again}{SYNC}").replace("FREE", "").replace("AFTER", after)
+    assert {judged.verdict for judged in judge(facts(late), "TCG103")} == {Verdict.VIOLATED}
+    assert {judged.verdict for judged in judge(facts(early), "TCG103")} == {Verdict.PROVED}
+
+
+def test_warps_that_meet_name_the_same_number_of_threads() -> None:
+    """One schedule ends well by luck: which warp comes last decides how many are waited for."""
+    body = "@%p1 bra A; bar.sync 1, 96; bra C; A: bar.sync 1, {}; C:"
+    (found,) = judge(facts(MEETING.replace("BODY", body.format(64))), "CTL703")
+    assert found.verdict is Verdict.VIOLATED
+    assert "64" in found.message
+    assert "96" in found.message
+    assert deadlock(body.format(96)) == {Verdict.PROVED}

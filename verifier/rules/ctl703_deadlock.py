@@ -2,14 +2,16 @@
 
 What
     Every warp of a cluster comes to its end: each wait is for a phase that completes, each thread barrier gets all the
-    threads it expects.
+    threads it expects, and all that meet there expect the same number.
 
 Why
     A circle of waits, a barrier whose phase nobody completes, a CTA that leaves before its peer has heard from it: the
     kernel hangs, and the host sees a timeout without a cause.
 
 ISA
-    PTX ISA 9.4, 9.7.15.16.8 "Phase completion": pending count and tx-count must both be zero; 9.7.15.1 "bar, barrier".
+    PTX ISA 9.4, 9.7.15.16.8 "Phase completion": pending count and tx-count must both be zero; 9.7.15.1 "bar, barrier":
+    those who meet give the same number. CUDA C++ Programming Guide, "Independent Thread Scheduling": where no number is
+    given, threads that have ended are not waited for.
 
 Bad
     ```ptx
@@ -49,6 +51,7 @@ from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
 from verifier.analyses.protocol.hang import Stuck, stuck_warps
 from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.signals import Mixed
 from verifier.analyses.protocol.witness import location, role_of, step, warp_text
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement
@@ -62,13 +65,15 @@ _FIX = "find who should complete the first barrier of the list, and what keeps i
 @rule(code="CTL703", name="deadlock", hazard=Hazard.CONTRACT, since="0.1.0")
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     wait = first(kernel, Kind.BARRIER_WAIT, Kind.CTA_SYNC, Kind.CLUSTER_WAIT)
-    if wait is None or first(kernel, Kind.BARRIER_INIT) is None:
+    if wait is None:
         return
     protocol = protocol_of(kernel)
     if protocol.hang is not None:
         yield _violation(protocol, protocol.hang)
     elif protocol.base is None:
         yield open_question("all", wait.location, protocol.doubt, "deadlock")
+    elif protocol.mixed:
+        yield from (_mixed(run, mixed) for run, mixed in protocol.mixed)
     elif protocol.may_hang:
         yield open_question("all", wait.location, protocol.may_hang, "deadlock")
     else:
@@ -91,3 +96,15 @@ def _violation(protocol: Protocol, run: Machine) -> Judgement:
 def _fact(run: Machine, stuck: Stuck) -> str:
     parity = "" if stuck.parity is None else f" with parity {stuck.parity}"
     return f"{warp_text(run, stuck.warp)} waits for {stuck.label}{parity}: {stuck.state}"
+
+
+def _mixed(run: Machine, mixed: Mixed) -> Judgement:
+    (first_warp, _, most), (warp, instr, threads) = mixed.first, mixed.second
+    steps = tuple(
+        step(run, who, at, f"{warp_text(run, who)} comes to {mixed.label}, for {number} threads")
+        for who, at, number in (mixed.first, mixed.second)
+    )
+    roles = f"{role_of(run, first_warp)} and {role_of(run, warp)}"
+    message = f"{roles} meet at {mixed.label}, one for {most} threads and one for {threads}"
+    fix = "give every bar.sync and bar.arrive of one use of the barrier the same number of threads"
+    return broken(role_of(run, warp), location(run, instr), message, steps, fix, f"{mixed.label}|{roles}")

@@ -79,7 +79,7 @@ _FIX = "move the load of the shared columns (and its tcgen05.wait::ld) ahead of 
 )
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     load = first(kernel, Kind.TMEM_LOAD)
-    if load is None or first(kernel, Kind.BARRIER_INIT) is None:
+    if load is None:
         return
     protocol = protocol_of(kernel)
     if protocol.base is None:

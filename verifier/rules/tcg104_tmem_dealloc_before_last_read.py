@@ -67,7 +67,7 @@ _FREE = "free what was allocated: tcgen05.dealloc in the allocating warp, after 
 )
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     alloc = first(kernel, Kind.TMEM_DEALLOC, Kind.TMEM_ALLOC)
-    if alloc is None or first(kernel, Kind.BARRIER_INIT) is None:
+    if alloc is None:
         return
     protocol = protocol_of(kernel)
     if protocol.base is None:

@@ -83,10 +83,11 @@ class MBarrier:
 class Generation:
     """One use of a named or cluster barrier under way."""
 
-    __slots__ = ("arrived", "clock", "expected", "fibers")
+    __slots__ = ("arrived", "clock", "expected", "fibers", "opener")
 
     def __init__(self) -> None:
         self.arrived = 0
+        self.opener: tuple[tuple[int, int], int] | None = None  # warp and instruction that arrived first
         self.expected: int | None = None  # threads; None: all of the CTA or cluster
         self.clock: Clock = {}
         self.fibers: list[Fiber] = []

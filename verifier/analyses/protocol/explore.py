@@ -11,7 +11,7 @@ from verifier.analyses.protocol.code import Code
 from verifier.analyses.protocol.determinacy import WaitFault, wait_faults
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.search import Search, merit
-from verifier.analyses.protocol.signals import Early, Excess
+from verifier.analyses.protocol.signals import Early, Excess, Mixed
 from verifier.analyses.protocol.slicing import in_shared
 from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
@@ -107,6 +107,11 @@ class Protocol:
             for found in agreed(group, lambda run: run.signals.excess, self._enough(group))
         )
 
+    @cached_property
+    def mixed(self) -> tuple[tuple[Machine, Mixed], ...]:
+        """Uses of a named barrier for which warps name different numbers of threads."""
+        return tuple(agreed((*self.runs, *self.corners), lambda run: run.signals.mixed, 1))
+
     def _groups(self) -> list[tuple[Machine, ...]]:
         """Runs that must agree before something is reported: the base runs, those that got stuck, the grid's end."""
         stuck = self.hangs if self.hang is not None and not self.guessed_cluster else ()
@@ -135,7 +140,7 @@ class Protocol:
             return f"the protocol could not be run to its end: {self.reason}"
         if self.hang is not None:
             return "the protocol gets stuck under some inputs"
-        if self.early or self.excess:
+        if self.early or self.excess or self.mixed:
             return "the barrier protocol is not deterministic, so one run does not speak for all schedules"
         return ""
 
@@ -196,10 +201,24 @@ def _faults(run: Machine) -> dict[tuple[int, tuple[int, int]], WaitFault]:
     return {(fault.wait.instr, fault.wait.warp): fault for fault in wait_faults(run)}
 
 
+# What the warps of a kernel share, beside stores to shared memory.
+_SHARED = frozenset(
+    {
+        Kind.BARRIER_INIT,
+        Kind.CTA_SYNC,
+        Kind.CTA_ARRIVE,
+        Kind.CLUSTER_ARRIVE,
+        Kind.CLUSTER_WAIT,
+        Kind.TMEM_ALLOC,
+        Kind.TMEM_DEALLOC,
+    }
+)
+
+
 def analyse(model: KernelModel) -> Protocol:
-    """Run the protocol of a kernel; costs nothing when it has neither an mbarrier nor stores to shared memory."""
+    """Run the protocol of a kernel; costs nothing when its warps share neither barriers nor memory."""
     barriers = any(e.kind is Kind.BARRIER_INIT for e in model.events)
-    if not barriers and not any(e.kind is Kind.STORE and in_shared(e) for e in model.events):
+    if not any(e.kind in _SHARED or (e.kind is Kind.STORE and in_shared(e)) for e in model.events):
         return Protocol(model, None, [], "nothing that warps share")
     if model.shape.block is None:
         return Protocol(model, None, [], "the block size is not known (--block)")

@@ -61,6 +61,14 @@ class Excess(msgspec.Struct, frozen=True):
     time: int
 
 
+class Mixed(msgspec.Struct, frozen=True):
+    """Two warps that name different numbers of threads for the same use of a named barrier."""
+
+    label: str
+    first: tuple[WarpName, int, int]  # (warp, instruction, threads)
+    second: tuple[WarpName, int, int]
+
+
 class Expect(msgspec.Struct, frozen=True):
     """Bytes announced on a barrier; `phase` is the one that the announcer knows to be under way."""
 
@@ -106,6 +114,7 @@ class Signals:
         self.deliveries: list[Delivery] = []
         self.early: dict[tuple[int, WarpName], Early] = {}
         self.excess: dict[int, Excess] = {}
+        self.mixed: dict[tuple[int, int], Mixed] = {}
         self.held: list[MBarrier] = []  # barriers whose phase awaits copies of unknown size, oldest first
 
     # mbarriers
@@ -237,6 +246,7 @@ class Signals:
             self.early.setdefault((instr, warp.name), early)
         warp.released.append(Release(epoch, instr, barrier.component, barrier.number))
         generation = barrier.generation
+        self._compare(barrier, warp, expected, instr)
         generation.expected = expected
         generation.arrived += threads
         join(generation.clock, warp.clock)
@@ -252,6 +262,17 @@ class Signals:
             return YIELD
         generation.fibers.append(fiber)
         return Blocked(barrier, instr)
+
+    def _compare(self, barrier: ThreadBarrier, warp: Warp, expected: int | None, instr: int) -> None:
+        """PTX ISA 9.4, 9.7.15.1: those who meet at a barrier name the same number of threads."""
+        generation = barrier.generation
+        if generation.opener is None:
+            generation.opener = (warp.name, instr)
+        elif expected != generation.expected:
+            sizes = [self._machine.threads(barrier) if n is None else n for n in (generation.expected, expected)]
+            if sizes[0] != sizes[1]:
+                mixed = Mixed(barrier.label, (*generation.opener, sizes[0]), (warp.name, instr, sizes[1]))
+                self.mixed.setdefault((generation.opener[1], instr), mixed)
 
     def try_complete(self, barrier: ThreadBarrier) -> bool:
         """Complete the generation under way if all have arrived; whether they had."""
