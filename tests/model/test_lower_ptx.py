@@ -26,6 +26,13 @@ def test_a_vector_register_is_its_elements() -> None:
     assert lift_ptx(function)[0].registers == ("q.x#1", "q.y#1", "q.z#1", "q.w#1")
 
 
+def test_an_unsigned_wide_product_adds_a_double_word() -> None:
+    function = lower(".reg .b32 a;\n.reg .b64 c, d;\nmad.wide.u32 d, a, -1, c;\nmad.wide.s32 d, a, -1, c;")
+    unsigned, signed = function.instrs[:2]
+    assert unsigned.assigns == (Assign("d", "mad", 64, (Reg("a"), Const(0xFFFFFFFF), Reg("c"))),)
+    assert signed.assigns == (Assign("d", "opaque", 32, ()),)
+
+
 def test_a_scalar_of_an_inner_scope_hides_a_vector() -> None:
     function = lower(".reg .v2 .b32 q;\n.reg .b32 b;\n{\n.reg .b32 q;\nst.shared.b32 [b], q;\n}")
     assert function.instrs[0].uses == ("b", "q#1")

@@ -47,6 +47,30 @@ def test_sums_that_do_not_balance(expected: int, tight: tuple[int, ...], verdict
     assert judge_sum(equation, known({A: 16384, B: 32768}, equation, tight=tight)) is verdict
 
 
+@pytest.mark.parametrize("expected", [49152 + 16, 49152 - 16])
+def test_copies_through_unknown_maps_are_not_called_wrong(expected: int) -> None:
+    equation = Equation(expected, 0, ((A, 1), (-2, 1)))
+    found = Bytes(Boxes(), {A: 16384, -2: 32768}, frozenset({A}), ())
+    assert judge_sum(equation, found) is Sum.OPEN
+
+
+def test_each_copy_through_an_unknown_map_has_a_box_of_its_own() -> None:
+    kernel = fragment(
+        """
+        warp 0:
+        ld.global.f32 f1, [data];
+        cvt.rzi.u64.f32 rd4, f1;
+        elect.sync _|q, -1;
+        @q mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
+        @q cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [buf], [rd4, {r1}], [bar];
+        @q cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [buf+3072], [rd4+128, {r1}], [bar];
+        warp 1:
+        W1: mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0; @!p bra W1;
+        """
+    )
+    assert {j.verdict for j in judge(kernel, "MBR205")} == {Verdict.UNKNOWN}
+
+
 def test_bytes_announced_to_a_phase_without_a_copy_are_the_tail_of_a_ring() -> None:
     assert judge_sum(Equation(1024, 0, ()), known({})) is Sum.EVEN
 

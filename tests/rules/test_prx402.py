@@ -115,3 +115,12 @@ def test_an_address_that_cannot_be_computed_is_unknown_only_without_a_fence() ->
 )
 def test_the_issuer_waits_for_the_other_writers(signal: str, wait: str, expected: Verdict) -> None:
     assert verdicts("warp 0:", wait, STORE.format("buf"), "warp 1:", WRITE, FENCE, signal) == [expected]
+
+
+def test_what_another_role_replaces_with_a_fence_is_left_open() -> None:
+    reader = ("warp 0:", WAIT, DESCRIPTOR.format("buf"), MMA)
+    stale = ("warp 1:", WRITE, "bar.sync 1, 64;", ARRIVE)
+    fresh = ("warp 2:", "tcgen05.ld.sync.aligned.32x32b.x1.b32 {r2}, [t];", "bar.sync 1, 64;", WRITE)
+    assert verdicts(*reader, *stale, *fresh, FENCE, ARRIVE) == [Verdict.UNKNOWN]
+    assert verdicts(*reader, *stale, *fresh, ARRIVE) == [Verdict.VIOLATED]
+    assert verdicts(*reader, *stale, *fresh[:-1], "st.shared.b32 [buf+64], r1;", FENCE, ARRIVE) == [Verdict.VIOLATED]

@@ -99,3 +99,21 @@ def test_an_address_without_a_number_is_unknown() -> None:
     loaded = "ld.global.b32 r4, [gp]; st.shared.b32 [r4], r1;"
     assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, loaded) == [Verdict.UNKNOWN]
     assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, wait(0), loaded) == [Verdict.PROVED]
+
+
+@pytest.mark.parametrize(("gate", "expected"), [("bar.sync 1, 64;", False), ("", True)])
+def test_a_wait_that_lies_behind_the_other_warp_hears_no_later_signal(gate: str, expected: bool) -> None:
+    lines = (
+        "threads 64",
+        "L1: mbarrier.try_wait.parity.shared::cta.b64 q, [bar], 1; @!q bra L1;",
+        WRITE,
+        "fence.proxy.async.shared::cta;",
+        gate,
+        "setp.ne.u32 q, r0, 0; @q bra PAST;",
+        STORE.format("buf"),
+        COMMIT,
+        "mbarrier.arrive.shared::cta.b64 _, [bar];",
+        wait(0),
+        "PAST: bar.sync 2, 64;",
+    )
+    assert (Verdict.VIOLATED in verdicts(*lines)) is expected

@@ -77,6 +77,20 @@ class AsyncReads:
                         return Handover(writer, write, signal, receiver)
         return None
 
+    def replacement(self, stream: Stream, read: Event, late: Handover) -> Event | None:
+        """A fenced write of another role to bytes of the write: it may replace them before they are read."""
+        role = self._model.role_of(late.writer)
+        stale = self._footprints.written(late.writer, late.write)
+        if stale is None or late.signal is None:
+            return None
+        for writer, write in self.feeding(stream, read)[0]:
+            fresh = self._footprints.written(writer, write)
+            if self._model.role_of(writer) == role or fresh is None or not meet(stale, fresh):
+                continue
+            if self.late(stream, read, writer, write) is None:
+                return write
+        return None
+
     def _bare(self, stream: Stream) -> dict[int, list[Event]]:
         """Event -> writes of the stream that some path brings there without a fence."""
         found = self._unfenced.get(id(stream))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from verifier.analyses.bulkgroups import Goal, StoreWalk
+from verifier.analyses.conditions import conditions_of
 from verifier.analyses.counters import Counters, Numbers
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.footprints import extent
@@ -27,6 +28,7 @@ from verifier.model.values import Value
 _LEAST_BYTES = 16  # of a bulk copy (PTX ISA 9.4, 9.7.10.28.4.1)
 _LAST_BYTES = 1 << 18  # the last object may reach to the end of shared memory
 _STATE_LIMIT = 1_000
+_NESTING = 4  # branches around a wait that are looked at
 _BULK_WRITES = frozenset({Kind.BULK_LOAD, Kind.CLC_CANCEL})
 
 
@@ -57,7 +59,7 @@ class Reuses:
     def __init__(self, facts: KernelFacts, model: KernelModel) -> None:
         self._model = model
         self._rendezvous = Rendezvous(facts, model)
-        self._counters = {id(s): Counters(s, self._addresses(s)) for s in model.streams}
+        self._counters = {id(s): Counters(s, [*self._addresses(s), *self._steering(s)]) for s in model.streams}
         self._starts = sorted(set(self._known_starts()))
         self.unresolved: Event | None = None
         self.possible: tuple[Stream, Event] | None = None
@@ -119,6 +121,19 @@ class Reuses:
     def _addresses(self, stream: Stream) -> list[Value]:
         return [stream.address(e.instr, expr) for e in self._rendezvous.flow(stream).events for expr in _places(e)]
 
+    def _steering(self, stream: Stream) -> Iterator[Value]:
+        """Predicates on which it hangs whether the stream waits for its stores."""
+        cfg, conditions = stream.cfg, conditions_of(stream)
+        for event in self._rendezvous.flow(stream).select(lambda e: e.kind is Kind.BULK_WAIT):
+            edges = cfg.predecessors[cfg.block_of[event.instr]]
+            for _ in range(_NESTING):
+                if len(edges) != 1:
+                    break
+                predicate = conditions.guard(edges[0])
+                if predicate is not None:
+                    yield predicate
+                edges = cfg.predecessors[edges[0].src]
+
     def _known_starts(self) -> Iterator[int]:
         """Where stages and barriers begin: sources and destinations of bulk copies, for all values of counters."""
         for stream in self._model.streams:
@@ -161,6 +176,8 @@ class Reuses:
         for receiver in self._rendezvous.receivers(stream, signal) or ():
             if receiver.stream is stream and len(stream.members) == 1:
                 continue  # nobody but the warp itself, whose own path is followed
+            if receiver.wait is not signal and self._is_over(stream, signal, receiver):
+                continue
             starts = [numbers]  # where they meet at one instruction, counters have the same numbers
             if receiver.wait is not signal:
                 starts = self._counters[id(receiver.stream)].reaching(receiver.wait)
@@ -174,6 +191,16 @@ class Reuses:
             if some:
                 self.possible = (receiver.stream, min(some, key=lambda e: e.instr))
         return False
+
+    def _is_over(self, stream: Stream, signal: Event, receiver: Receiver) -> bool:
+        """Whether the receiver has left its wait behind for good when the signal is given, as they have met since."""
+        mine, theirs = self._rendezvous.flow(stream), self._rendezvous.flow(receiver.stream)
+        return any(
+            mine.always_before(gate, signal)
+            and receiver.stream.runs(gate)
+            and theirs.find_path(gate, lambda e: e is receiver.wait, lambda e: False) is None
+            for gate in mine.select(lambda e: e.kind is Kind.CTA_SYNC and e is not signal and e is not receiver.wait)
+        )
 
     def _gates(self, sender: Stream, stream: Stream) -> frozenset[int]:
         """Waits of `stream` that `sender` takes part in: they meet again there."""

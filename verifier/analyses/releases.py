@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from verifier.analyses.facts import KernelFacts
+from verifier.analyses.feasible import may_follow
+from verifier.analyses.flow import Test
 from verifier.analyses.handoff import SIGNAL_KINDS, Handoffs, Taker
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
@@ -38,8 +40,16 @@ def releases(facts: KernelFacts, model: KernelModel, access: Kind, completion: K
         for signal in flow.select(lambda e: e.kind in SIGNAL_KINDS):
             before = [a for i, a in enumerate(accesses) if issued.get(signal.instr, 0) >> i & 1]
             if before:
-                late = {a.instr for i, a in enumerate(accesses) if pending.get(signal.instr, 0) >> i & 1}
+                late = {
+                    a.instr
+                    for i, a in enumerate(accesses)
+                    if pending.get(signal.instr, 0) >> i & 1 and may_follow(flow, a, signal, _completes(completion))
+                }
                 yield _release(handoffs, stream, signal, before, late)
+
+
+def _completes(completion: Kind) -> Test:
+    return lambda event: event.kind is completion
 
 
 def _release(handoffs: Handoffs, stream: Stream, signal: Event, before: list[Event], late: set[int]) -> Release:

@@ -112,6 +112,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     registers: tuple[str, ...] = ()
     flags: frozenset[str] = frozenset()
     width: int = 0  # bytes moved by an ordinary access, per lane; 0 when not known
+    lanes: int = 32  # lanes, from the first on, whose address counts
 
     def has(self, flag: str) -> bool:
         return flag in self.flags

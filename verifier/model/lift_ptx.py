@@ -211,6 +211,21 @@ def _store(c: Context) -> Event:
     return c.event(Kind.STORE, address=c.place(0), registers=c.vector(1), width=_bytes(c))
 
 
+_ROW = 16  # bytes of a matrix row; each is named by a lane (PTX ISA 9.4, 9.7.16.5.15 ldmatrix, 9.7.16.5.16 stmatrix)
+
+
+def _matrix(kind: Kind) -> Callable[[Context], Event]:
+    """Rows of 16 bytes, whose addresses the first lanes give: 8 a matrix, 16 where it is loaded as m16n16."""
+
+    def lift(c: Context) -> Event:
+        rows = next(int(word[1:]) for word in c.op.words if word in ("x1", "x2", "x4")) * 8
+        lanes = 2 * rows if c.op.has("m16n16") else rows
+        registers = c.vector(0 if kind is Kind.LOAD else 1)
+        return c.event(kind, address=c.place(0), registers=registers, width=_ROW, lanes=lanes)
+
+    return lift
+
+
 def _atomic(c: Context) -> Event:
     return c.event(Kind.ATOMIC, address=c.place(0), width=_bytes(c))
 
@@ -291,10 +306,10 @@ _TABLE: dict[str, Callable[[Context], Event]] = {
     "clusterlaunchcontrol.try_cancel": _cancel,
     "ld": _load,
     "ldu": _load,
-    "ldmatrix": _load,
+    "ldmatrix": _matrix(Kind.LOAD),
     "multimem.ld_reduce": _load,
     "st": _store,
-    "stmatrix": _store,
+    "stmatrix": _matrix(Kind.STORE),
     "st.bulk": _store,
     "multimem.st": _store,
     "atom": _atomic,

@@ -165,11 +165,11 @@ def _mul(op: PtxOp, operands: _Operands, name: Namer) -> list[Assign] | None:
 
 
 def _wide(op: PtxOp, dst: str, width: int, args: list[Arg]) -> list[Assign] | None:
-    if len(args) != 2:  # mad.wide: addressing never needs it in any producer seen
-        return None
     if _signed(op) == "s":
-        return [Assign(dst, "mul_wide_s", 2 * width, (args[0], args[1], Const(width)))]
-    return [Assign(dst, "mul", 2 * width, tuple(_zero_extended(arg, width) for arg in args))]
+        wide = Assign(dst, "mul_wide_s", 2 * width, (args[0], args[1], Const(width)))
+        return [wide] if len(args) == 2 else None
+    factors = tuple(_zero_extended(arg, width) for arg in args[:2])
+    return [Assign(dst, "mul" if len(args) == 2 else "mad", 2 * width, (*factors, *args[2:]))]
 
 
 def _zero_extended(arg: Arg, width: int) -> Arg:

@@ -74,13 +74,22 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
 
 def _judge(model: KernelModel, reads: AsyncReads, stream: Stream, read: Event) -> Iterator[Judgement]:
     found, blind = reads.feeding(stream, read)
-    late = next((h for writer, write in found if (h := reads.late(stream, read, writer, write))), None)
+    lates = [h for writer, write in found if (h := reads.late(stream, read, writer, write))]
+    stale = [(late, reads.replacement(stream, read, late)) for late in lates]
+    late = next((late for late, fresh in stale if fresh is None), None)
     if late is not None:
         yield _violation(model, reads, stream, read, late)
         return
     loose = next(((w, x) for w, x in found if reads.loose(stream, read, w, x)), None)
     if loose is not None:
         yield _unordered(model, stream, read, *loose)
+        return
+    if stale:
+        late, fresh = stale[0]
+        assert fresh is not None
+        old, new = late.write.location.ptx_line, fresh.location.ptx_line
+        reason = f"whether line {new} has replaced what line {old} wrote, with no fence, cannot be computed"
+        yield unknown(model, stream, read, reason)
         return
     doubt = next((h for writer, write in blind if (h := reads.late(stream, read, writer, write))), None)
     if doubt is not None:

@@ -31,7 +31,8 @@ Good
 
 Limits
     Only flags in global memory; what is read after the loop is taken to be what the flag announces, unless it is the
-    flag itself or a kernel parameter. Loops that retry an atomic are not looked at.
+    flag itself, another one, or a kernel parameter. If only strong or `.nc` loads follow, the answer is unknown: they
+    may be flags of their own, or read what nobody writes. Loops that retry an atomic are not looked at.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
-from verifier.rules.support import proved, step, violated
+from verifier.rules.support import proved, step, unknown, violated
 
 _FIX = "poll with ld.acquire of a scope that reaches the writer, or put fence.acquire after the loop"
 
@@ -66,11 +67,12 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
 
 def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> Iterator[Judgement]:
     flag = model.place(stream, poll, poll.address)
+    flags = {e.instr for e in flow.select(lambda e: e.kind is Kind.LOAD) if is_polled(stream, e)}  # each tried again
 
     def reads(event: Event) -> bool:
         if event.kind is Kind.BULK_LOAD:
             return True
-        if event.kind is not Kind.LOAD or event is poll or event.space not in ("global", None):
+        if event.kind is not Kind.LOAD or event.space not in ("global", None) or event.instr in flags:
             return False
         return model.place(stream, event, event.address) != flag
 
@@ -85,6 +87,12 @@ def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> 
     path = flow.find_path(poll, reads, fences)
     if path is None:
         yield proved(model, stream, poll, "an acquire fence on every path from the loop to the reads")
+        return
+    path = flow.find_path(poll, lambda e: reads(e) and e.sem == "weak" and not e.has("nc"), fences)
+    if path is None:
+        yield unknown(
+            model, stream, poll, "only loads follow that may be flags of their own, or what nobody writes (.nc)"
+        )
         return
     how = f"{poll.sem}.{poll.scope}" if poll.scope else "weak"
     witness = (

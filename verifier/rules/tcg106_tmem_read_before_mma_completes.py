@@ -45,7 +45,7 @@ from verifier.analyses.handoff import Handoffs, overlap
 from verifier.analyses.ordering import WAITS
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
-from verifier.model.events import Event, Kind
+from verifier.model.events import SIGNALS, Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
@@ -94,12 +94,27 @@ def _judge(
         return proved(model, stream, load, "a wait on a committed barrier precedes on every path")
     if own is None and flow.find_path(None, lambda e: e is load, _PassesOn(kernel, model, writer, observed)) is None:
         return unknown(model, stream, load, "completion may have been observed by another role and passed on")
+    mine = _own_stores(kernel, model, stream, load)
+    if own is None and mine and flow.find_path(None, lambda e: e is load, lambda e: e.instr in observed | mine) is None:
+        return unknown(model, stream, load, "it reads what its own warp stored; that no MMA is under way is not shown")
     witness = (
         step(model, *writer, "starts an MMA that writes columns of the load"),
         step(model, stream, load, "reads them; no wait on a barrier completed by tcgen05.commit precedes on this path"),
     )
     message = f"{model.role_of(stream)} reads TMEM before the MMA of {model.role_of(writer[0])} is known to be complete"
     return violated(model, stream, load, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
+
+
+def _own_stores(kernel: KernelFacts, model: KernelModel, stream: Stream, load: Event) -> frozenset[int]:
+    """Stores of the warp to the columns of its load after which it tells nobody anything before the load."""
+    flow = kernel.flow(model, stream)
+    place = model.place(stream, load, load.address)
+
+    def silent(store: Event) -> bool:
+        return flow.find_path(store, lambda e: e.kind in SIGNALS, lambda e: e is load) is None
+
+    stores = flow.select(lambda e: e.kind is Kind.TMEM_STORE)
+    return frozenset(s.instr for s in stores if model.place(stream, s, s.address) == place and silent(s))
 
 
 class _PassesOn:

@@ -55,6 +55,8 @@ def _load(code: Code, instr: Instr, event: Event) -> Step | None:
     assert isinstance(resolved, Resolved)
     size = element_bytes(resolved)
     slots = _data_slots(code, instr, 0) if wanted else ()
+    if resolved.op.family == "ldmatrix":
+        return _matrix_load(where, slots, event)
     if in_shared(event):
         return _shared_load(where, size, slots, event.width, instr.index)
     return _global_load(where, size, slots)
@@ -70,6 +72,19 @@ def _shared_load(where: Place, size: int, slots: tuple[int | None, ...], width: 
                 fiber.regs[slot] = _each(fiber, address, position * size, partial(machine.memory.read, size=size))
                 if machine.recorder is not None:
                     machine.recorder.loaded(slot, address, position * size, size)
+
+    return step
+
+
+def _matrix_load(where: Place, slots: tuple[int | None, ...], event: Event) -> Step:
+    fragment = Unknown(f"the fragment of a matrix that PTX line {_line(event)} loads")
+    index, width, lanes = event.instr, event.width, event.lanes
+
+    def step(fiber: Fiber) -> None:
+        fiber.machine.traffic.touch_lanes(fiber, where.value(fiber), width, False, index, lanes)
+        for slot in slots:
+            if slot is not None:
+                fiber.regs[slot] = fragment
 
     return step
 
@@ -105,12 +120,13 @@ def _store(code: Code, instr: Instr, event: Event) -> Step | None:
     resolved = instr.origin
     assert isinstance(resolved, Resolved)
     size = element_bytes(resolved)
-    slots = _data_slots(code, instr, 1) if instr.index in code.slice.data else ()
-    width, index = event.width, instr.index
+    rows = resolved.op.family == "stmatrix"  # what they hold afterwards is not followed
+    slots = _data_slots(code, instr, 1) if instr.index in code.slice.data and not rows else ()
+    width, lanes, index = event.width, event.lanes, instr.index
 
     def step(fiber: Fiber) -> None:
         address = where.value(fiber)
-        fiber.machine.traffic.touch_lanes(fiber, address, width, True, index)
+        fiber.machine.traffic.touch_lanes(fiber, address, width, True, index, lanes)
         if slots:
             _write_lanes(fiber, address, size, slots)
 

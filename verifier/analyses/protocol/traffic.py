@@ -63,12 +63,17 @@ class Traffic:
         done = warp.tick()
         self._record(warp, address, size, write, instr, warp.component, done, None)
 
-    def touch_lanes(self, fiber: Fiber, address: LaneValue, width: int, write: bool, instr: int) -> None:
-        """One access of each active lane."""
+    def touch_lanes(
+        self, fiber: Fiber, address: LaneValue, width: int, write: bool, instr: int, lanes: int = 32
+    ) -> None:
+        """One access of each active lane below `lanes`."""
         if isinstance(address, int):
             self.touch_bytes(fiber.warp, address, width, write, instr)
             return
-        hull = _hull(address, fiber.lanes, width)
+        active = tuple(lane for lane in fiber.lanes if lane < lanes) if lanes < 32 else fiber.lanes
+        if not active:
+            return
+        hull = _hull(address, active, width)
         if isinstance(hull, Unknown):
             self.unresolved.setdefault(instr, hull.why)
             return
@@ -85,8 +90,10 @@ class Traffic:
         barrier = self._machine.signals.barrier(signal)
         box = None
         if size is None:
-            box = (source if isinstance(source, int) else -1, to)
+            box = (_map(source, instr), to)
             size = self._boxes.loads.get(box[0])
+        if size == 0:
+            return  # nothing moves and nothing is told
         component = self._machine.components.get("tma", warp.name, signal)
         done = self._count(component)
         if size is not None:
@@ -107,7 +114,7 @@ class Traffic:
         return count
 
     def bulk_store(self, warp: Warp, source: Scalar, size: int | None, to: LaneValue, instr: int) -> None:
-        key = to if isinstance(to, int) else -1
+        key = _map(to, instr)
         if isinstance(source, Unknown):
             self.unresolved.setdefault(instr, source.why)
             return
@@ -213,6 +220,11 @@ class Traffic:
         for conflict in conflicts:
             key = (conflict.earlier.instr, instr, conflict.earlier.low, low)
             self.conflicts.setdefault(key, conflict)
+
+
+def _map(address: LaneValue, instr: int) -> int:
+    """The tensor map of a copy; where its address is not known, one that only this instruction uses: negative."""
+    return address if isinstance(address, int) else -2 - instr
 
 
 @lru_cache(maxsize=8192)
