@@ -8,6 +8,7 @@ from verifier.analyses.sass.side import SassSide
 from verifier.analyses.sass_evidence import Evidence
 from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, WitnessStep
 from verifier.model.events import Event
+from verifier.rules.support import IN_THIS_BUILD
 
 
 def distrusted(side: SassSide) -> Judgement:
@@ -54,8 +55,8 @@ def unguarded_uses(side: SassSide) -> Iterator[Judgement]:
 def in_this_build(role: str, evidence: Evidence) -> tuple[WitnessStep, ...]:
     """The witness step that says what the machine code at hand does."""
     if evidence.verdict is Verdict.UNKNOWN:
-        return (WitnessStep(role=role, fact=f"in this build: not known ({evidence.text})", location=Location()),)
-    return (WitnessStep(role=role, fact=f"in this build: {evidence.text}", location=evidence.sink or Location()),)
+        return (WitnessStep(role=role, fact=f"{IN_THIS_BUILD}not known ({evidence.text})", location=Location()),)
+    return (WitnessStep(role=role, fact=f"{IN_THIS_BUILD}{evidence.text}", location=evidence.sink or Location()),)
 
 
 def in_all_texts(event: Event, copy: Location | None) -> Location:

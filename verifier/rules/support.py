@@ -8,6 +8,7 @@ from verifier.model.events import Event
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 
+IN_THIS_BUILD = "in this build: "  # begins a step about the machine code at hand: no part of a finding's identity
 NO_BLOCK = "which warps run what is not known without the block size (--block)"
 
 
@@ -59,7 +60,7 @@ def violated(
         hazard=hazard,
         witness=witness,
         fix=fix,
-        shape="|".join((event.opcode, *(s.fact for s in witness))),
+        shape="|".join((event.opcode, *(s.fact for s in witness if not s.fact.startswith(IN_THIS_BUILD)))),
     )
 
 
