@@ -2,7 +2,7 @@
 
 What
     Every warp of a cluster comes to its end: each wait is for a phase that completes, each thread barrier gets all the
-    threads it expects, and all that meet there expect the same number.
+    threads it expects, and all that meet there expect the same number, no loop lacks a way out.
 
 Why
     A circle of waits, a barrier whose phase nobody completes, a CTA that leaves before its peer has heard from it: the
@@ -38,9 +38,11 @@ Good
     ```
 
 Limits
-    One cluster is run, under invented inputs that the verdict names. A run that gets stuck in a corner (a loop that
-    runs zero times) while runs with more work end is not reported: whether the host allows such inputs is not in the
-    code. Waits for flags in global memory that other clusters write are not modelled.
+    One cluster is run, under invented inputs that the verdict names. A run that gets stuck although others end is a
+    violation when the same inputs decide what all do who hold each other up, and unknown otherwise: the inputs may not
+    fit together. One that gets stuck in a corner (a parameter is zero, the end of the grid) is named as an exception of
+    the proof: whether the host allows such inputs is not in the code. A loop that synchronizes nothing and has a way
+    out is taken to end. Waits for flags in global memory that other clusters write are not modelled.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
-from verifier.analyses.protocol.hang import Stuck, stuck_warps
+from verifier.analyses.protocol.hang import Blame, Stuck, stuck_warps
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.signals import Mixed
 from verifier.analyses.protocol.witness import location, role_of, step, warp_text
@@ -60,6 +62,7 @@ from verifier.rules.protocol_support import broken, first, holds, open_question,
 from verifier.rules.registry import rule
 
 _FIX = "find who should complete the first barrier of the list, and what keeps it from doing so"
+_LEAVE = "give the loop a way out"
 
 
 @rule(code="CTL703", name="deadlock", hazard=Hazard.CONTRACT, since="0.1.0")
@@ -86,14 +89,20 @@ def _violation(protocol: Protocol, run: Machine) -> Judgement:
     role = role_of(run, culprit.warp)
     if protocol.guessed_cluster:
         reason = f"no cluster shape tried lets the kernel come to its end: {role} waits for {culprit.label}"
+        if protocol.base is not None:
+            reason = f"the run with {run.script.text} hangs, in a cluster of inferred shape"
         return open_question(role, location(run, culprit.instr), reason, "deadlock")
     steps = tuple(step(run, s.warp, s.instr, _fact(run, s)) for s in stuck[:8])
-    message = f"{role} waits for ever for {culprit.label} ({culprit.state}), with {run.script.text}"
+    endless = culprit.blame is Blame.LOOP
+    what = f"never leaves {culprit.label}" if endless else f"waits for ever for {culprit.label} ({culprit.state})"
     shape = f"{culprit.label}|{'|'.join(sorted({role_of(run, s.warp) for s in stuck}))}"
-    return broken(role, location(run, culprit.instr), message, steps, _FIX, shape)
+    fix = _LEAVE if endless else _FIX
+    return broken(role, location(run, culprit.instr), f"{role} {what}, with {run.script.text}", steps, fix, shape)
 
 
 def _fact(run: Machine, stuck: Stuck) -> str:
+    if stuck.blame is Blame.LOOP:
+        return f"{warp_text(run, stuck.warp)} is in {stuck.label}: {stuck.state}"
     parity = "" if stuck.parity is None else f" with parity {stuck.parity}"
     return f"{warp_text(run, stuck.warp)} waits for {stuck.label}{parity}: {stuck.state}"
 

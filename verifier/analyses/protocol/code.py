@@ -44,6 +44,13 @@ class Code:
         self.spins = _spins(self)
         self.looped = _looped(self)
         self.heads = _heads(self)
+        self.tested = frozenset(  # of these, the ones that may leave their loop at once
+            loop.header
+            for loop in self.cfg.loops
+            if loop.header in self.heads and any(e.dst not in loop.blocks for e in self.cfg.successors[loop.header])
+        )
+        loads = (self.events[i] for i in self.slice.values if i in self.events)
+        self.reads_memory = any(e.kind is Kind.LOAD and (e.space or "global") == "global" for e in loads)
         self.drift = Drift(self)
         self.hard = self._hard_blocks()
         self.feasible = self.hard & {self.cfg.block_of[i] for s in model.streams for i in s.instructions}
@@ -54,7 +61,8 @@ class Code:
 
     def _hard_blocks(self) -> frozenset[int]:
         blocks = self.cfg.block_of
-        return frozenset(blocks[e.instr] for e in self.model.events if e.kind in HARD and e.instr in self.slice.keep)
+        kept = (e.instr for e in self.model.events if e.kind in HARD and e.instr in self.slice.keep)
+        return self.slice.endless.union(blocks[instr] for instr in kept)
 
     def _join_slots(self) -> dict[int, tuple[int, ...]]:
         """Block -> slots of the registers that may differ between the ways into it."""
@@ -66,6 +74,9 @@ class Code:
 
     def _block(self, index: int) -> BlockCode:
         block = self.cfg.blocks[index]
+        if index in self.slice.endless:
+            stays = control.Endless(block.end - 1)
+            return BlockCode((lambda fiber: stays,), control.go(index))
         steps: list[Step] = []
         for position in range(block.start, block.end):
             if position in self._uses:

@@ -23,6 +23,17 @@ class Undecided(Exception):
         self.reason = reason
 
 
+class Misused(Undecided):
+    """Something is done to a barrier that is none: whatever follows, the inputs are known and this is what they do."""
+
+
+class Endless(msgspec.Struct, frozen=True):
+    """A fiber is in a loop, at `instr`, that no way leads out of and in which nothing happens."""
+
+    instr: int
+    parity: None = None
+
+
 class Branch(msgspec.Struct, frozen=True, kw_only=True):
     """A guarded branch at the end of `block`. `join` is where both ways meet again, None when they do not."""
 

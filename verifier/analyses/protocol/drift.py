@@ -61,25 +61,34 @@ class Drift:
                 steps.append(transfer)
 
     def stands_still(self, moved: Mapping[int, Amount], loaded: Mapping[int, Amount], blocks: Iterable[int]) -> bool:
-        """Whether operands of events in `blocks` keep their values when slots have moved as given.
+        """Whether operands of events in `blocks` keep their values when slots have moved as given."""
+        return self.movement(moved, loaded, blocks) is not None
+
+    def movement(
+        self, moved: Mapping[int, Amount], loaded: Mapping[int, Amount], blocks: Iterable[int]
+    ) -> dict[int, Amount] | None:
+        """By how much each slot moves anywhere in `blocks`; None when an operand of an event does.
 
         `loaded` is by how much what a slot is loaded with from shared memory has moved.
         """
         amounts: dict[int, Amount] = {slot: by for slot, by in moved.items() if by != 0}
         visited = list(blocks)
         carried = self._carried(visited)
+        everywhere: dict[int, Amount] = {}
         changed = True
         while changed:
             changed = False
+            everywhere = amounts.copy()
             for block in visited:
                 after = self._through(block, amounts, loaded)
                 if after is None:
-                    return False
+                    return None
+                everywhere.update((slot, by) for slot, by in after.items() if by != 0)
                 for slot in carried & after.keys():
                     if after[slot] != amounts.get(slot, 0) and amounts.get(slot, 0) is not None:
                         amounts[slot] = None  # does not move by what it was seen to move by
                         changed = True
-        return True
+        return everywhere
 
     def _through(
         self, block: int, amounts: Mapping[int, Amount], loaded: Mapping[int, Amount]

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from verifier.analyses.protocol.code import Code
 from verifier.analyses.protocol.determinacy import WaitFault, wait_faults
+from verifier.analyses.protocol.failures import CONFIRMED, failures
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess, Mixed
@@ -21,7 +22,6 @@ from verifier.model.kernel import KernelModel
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-_CONFIRMED = 2  # runs that must show a violation
 
 
 class Protocol:
@@ -48,20 +48,29 @@ class Protocol:
         made = search.runs if search is not None else []
         self.recurrence = search.recurrence if search is not None else None
         self.drained = search is not None and search.drained
-        self.needed = _CONFIRMED if search is not None and search.second is not None else 1
+        self.needed = CONFIRMED if search is not None and search.second is not None else 1
         self.partial = tuple(run for run in made if run.problem is not None and run.time <= run.limit)
-        stuck = [run for run in tried if run.problem is None and run.stuck and not run.script.last]
-        alone = [run for run in stuck if not any(run.worked <= other.worked for other in ended)]
-        self.hangs = tuple(sorted(alone, key=merit, reverse=True))
+        self.failures = failures(tried, ended)
+        self.hangs = tuple(self._hangs(tried))
 
     @property
     def base(self) -> Machine | None:
         return self.runs[0] if self.runs else None
 
+    def _hangs(self, tried: list[Machine]) -> list[Machine]:
+        """Runs that get stuck for no fault of their inputs."""
+        if self.base is None:
+            stuck = [run for run in tried if run.problem is None and run.stuck and not run.script.last]
+            return sorted(stuck, key=merit, reverse=True)
+        certain = self.failures.certain
+        if certain is None:
+            return []
+        return [certain, *(r for r in self.failures.runs if not r.misused and r is not certain)]
+
     @property
     def hang(self) -> Machine | None:
         """A run that gets stuck, if enough runs do."""
-        return self.hangs[0] if len(self.hangs) >= _CONFIRMED else None
+        return self.hangs[0] if len(self.hangs) >= CONFIRMED else None
 
     def bytes_of(self, run: Machine) -> Bytes:
         """Bytes of copies, as far as a run tells."""
@@ -84,7 +93,7 @@ class Protocol:
         return tuple(
             {
                 key: found
-                for group, needed in ((self.last, _CONFIRMED), (self.runs, self.needed))
+                for group, needed in ((self.last, CONFIRMED), (self.runs, self.needed))
                 for key, found in agreed_by_key(group, _faults, needed).items()
             }.values()
         )
@@ -118,7 +127,7 @@ class Protocol:
         return [group for group in (self.runs, stuck, self.last) if group]
 
     def _enough(self, group: tuple[Machine, ...]) -> int:
-        return _CONFIRMED if group is self.last else self.needed
+        return CONFIRMED if group is self.last else self.needed
 
     def unreached(self, *kinds: Kind) -> list[Event]:
         """Events of these kinds that some warp can execute as far as the code tells, but no run came to."""
@@ -140,6 +149,8 @@ class Protocol:
             return f"the protocol could not be run to its end: {self.reason}"
         if self.hang is not None:
             return "the protocol gets stuck under some inputs"
+        if self.failures.runs:
+            return self.failures.doubt
         if self.early or self.excess or self.mixed:
             return "the barrier protocol is not deterministic, so one run does not speak for all schedules"
         return ""
@@ -166,12 +177,15 @@ class Protocol:
         cluster = "x".join(str(n) for n in run.start.cluster)
         guess = " (inferred)" if self.guessed_cluster else ""
         shape = f", cluster {cluster}{guess}" if run.start.ranks > 1 else ""
-        return f"every schedule, {self._rounds}inputs: {run.script.text}{shape}"
+        words = f", {run.script.words}" if run.code.reads_memory else ""
+        return (
+            f"every schedule, {self._rounds}inputs invented: {run.script.text}{words}{shape}{self.failures.exception}"
+        )
 
     @property
     def _rounds(self) -> str:
         if self.recurrence is None:
-            most = max(self.base.heads.values(), default=0) if self.base is not None else 0
+            most = self.base.rounds if self.base is not None else 0
             return f"up to {most} rounds; " if most else ""
         period = self.recurrence.period
         if self.drained or period == 1:

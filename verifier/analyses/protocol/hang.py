@@ -8,6 +8,7 @@ import msgspec
 
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.barrier import MBarrier
+from verifier.analyses.protocol.control import Endless
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.signals import Blocked
 from verifier.model.events import Kind
@@ -22,6 +23,7 @@ class Blame(enum.Enum):
     BYTES = "bytes"  # all arrivals are in, but expected and delivered bytes differ
     NOBODY = "nobody"  # no code signals it
     OTHERS = "others"  # those who should signal are stuck themselves
+    LOOP = "loop"  # the warp waits for nothing: it is in an endless loop
 
 
 class Stuck(msgspec.Struct, frozen=True):
@@ -40,15 +42,17 @@ def stuck_warps(run: Machine) -> list[Stuck]:
     """The blocked warps of a run, one for each place that warps of one CTA are blocked at, culprits first."""
     found: dict[tuple[int, int], Stuck] = {}
     for fiber in run.stuck:
-        blocked = fiber.waits
-        assert isinstance(blocked, Blocked)
-        key = (fiber.warp.cta, blocked.instr)
+        waits = fiber.waits
+        assert isinstance(waits, (Blocked, Endless))
+        key = (fiber.warp.cta, waits.instr)
         if key not in found:
-            found[key] = _stuck(run, fiber.warp.name, blocked)
+            found[key] = _stuck(run, fiber.warp.name, waits)
     return sorted(found.values(), key=lambda s: (s.blame is Blame.OTHERS, s.warp, s.instr))
 
 
-def _stuck(run: Machine, warp: tuple[int, int], blocked: Blocked) -> Stuck:
+def _stuck(run: Machine, warp: tuple[int, int], blocked: Blocked | Endless) -> Stuck:
+    if isinstance(blocked, Endless):
+        return Stuck(warp, blocked.instr, "an endless loop", "no way leads out of it", None, None, Blame.LOOP)
     barrier = blocked.barrier
     if not isinstance(barrier, MBarrier):
         generation = barrier.generation
@@ -67,7 +71,7 @@ def _blame(run: Machine, barrier: MBarrier) -> Blame:
     if phase.pending <= 0:
         return Blame.BYTES if barrier.carry else Blame.OTHERS
     arrived = {a.warp for a in phase.arrivals if a.count}
-    able = _able(run, barrier)
+    able = able_to_signal(run, barrier)
     if not arrived:
         if phase.guessed or (phase.delivered and phase.delivered >= phase.expected):
             return Blame.ARRIVALS
@@ -75,7 +79,7 @@ def _blame(run: Machine, barrier: MBarrier) -> Blame:
     return Blame.ARRIVALS if able is not None and able <= arrived else Blame.OTHERS
 
 
-def _able(run: Machine, barrier: MBarrier) -> set[tuple[int, int]] | None:
+def able_to_signal(run: Machine, barrier: MBarrier) -> set[tuple[int, int]] | None:
     """Warps (CTA rank, warp) whose code can arrive at the barrier; None when that cannot be told."""
     model = run.code.model
     rank, offset = barrier.address >> RANK_SHIFT, barrier.address & OFFSET_MASK

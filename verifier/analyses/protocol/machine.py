@@ -50,6 +50,7 @@ class Machine:
         self.passes: list[tuple[tuple[int, int], int, int]] = []  # (warp, head, time), in order
         self.heads: dict[tuple[tuple[int, int], int], int] = {}  # (warp, head of an outermost loop) -> passes
         self.problem: str | None = None  # why the run could not go on
+        self.misused = False  # it could not because something was done to a barrier that is none
         for fiber in start.fibers(self, code.layout, script):
             self.ready.append(fiber)
             self.fibers.add(fiber)
@@ -72,11 +73,17 @@ class Machine:
                 self._advance(ready.popleft())
             except Undecided as reason:
                 self.problem = self.problem or reason.reason
+                self.misused = self.misused or isinstance(reason, control.Misused)
 
     @property
     def ended(self) -> bool:
         """Whether every thread came to its end."""
         return self.problem is None and not self.fibers
+
+    @property
+    def failed(self) -> bool:
+        """Whether the kernel goes wrong under these inputs: every one that matters was known."""
+        return self.misused or (self.problem is None and bool(self.stuck))
 
     @property
     def visited(self) -> frozenset[int]:
@@ -87,6 +94,11 @@ class Machine:
     def worked(self) -> frozenset[int]:
         """Blocks with synchronization that some fiber came to."""
         return self.code.hard & self.visited
+
+    @property
+    def rounds(self) -> int:
+        """How often the body of the outermost loop that comes round most often has run, at least."""
+        return max((count - (block in self.code.tested) for (_, block), count in self.heads.items()), default=0)
 
     @property
     def stuck(self) -> list[Fiber]:
@@ -112,7 +124,7 @@ class Machine:
                     self._pause(fiber, index, outcome)
                     return
                 index += 1
-            self.time += count
+            self.time += count or 1
             if self.time > self.limit:
                 raise Undecided(f"more than {self.limit} steps")
             fiber.index = 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from verifier.analyses.protocol.clocks import Clock
+from verifier.analyses.protocol.decisions import repeat
 from verifier.analyses.protocol.drift import Amount, amount
 from verifier.analyses.protocol.values import LaneValue, spread
 
@@ -178,7 +179,7 @@ def find(machine: Machine, recorder: Recorder) -> Recurrence | None:
 
 
 def _harmless(machine: Machine, recorder: Recorder, first: int, later: int) -> bool:
-    """Whether what has moved between two states keeps away from the operands of events."""
+    """Whether what has moved between two states keeps away from operands of events, and decides nothing but the end."""
     a, b = recorder.snapshots[first], recorder.snapshots[later]
     if len(a.regs) != len(b.regs):
         return False
@@ -193,7 +194,9 @@ def _harmless(machine: Machine, recorder: Recorder, first: int, later: int) -> b
         moved = {
             slot: amount(x, y) for slot, (x, y) in enumerate(zip(before, after, strict=True)) if x is not y and x != y
         }
-        if not drift.stands_still(moved, loaded, sorted(blocks[name])):
+        own = sorted(blocks[name])
+        moving = drift.movement(moved, loaded, own)
+        if moving is None or not repeat(machine.code, moving, own):
             return False
     return True
 

@@ -35,6 +35,15 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         named = {**dict(self.named), key: value}
         return msgspec.structs.replace(self, named=tuple(sorted(named.items())))
 
+    def value(self, key: tuple[str, int]) -> int:
+        """What a parameter word is: (parameter, byte offset) -> value."""
+        return dict(self.named).get(key, self.scalar)
+
+    @property
+    def degenerate(self) -> bool:
+        """Whether the inputs are a corner case: something is zero, or the cluster is the last of its grid."""
+        return self.last or any(value == 0 for _, value in self.named)
+
     @property
     def text(self) -> str:
         """The inputs in words."""
@@ -43,6 +52,17 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         x, y, z = self.grid
         parts.append(f"grid of {x * y * z} clusters{', the last of them' if self.last else ''}")
         return ", ".join(parts)
+
+    @property
+    def words(self) -> str:
+        """What global memory holds, in words."""
+        return f"words of global memory = {self.step}, {2 * self.step}, ..."
+
+    @property
+    def corner(self) -> str:
+        """What makes the inputs a corner case, in words."""
+        zeros = [f"{_short(name)}+{offset} = {value}" for (name, offset), value in self.named if value == 0]
+        return ", ".join([*zeros, "the last clusters of the grid"] if self.last else zeros)
 
     def parameter(self, name: str, offset: int, width: int, ordinal: int) -> Scalar:
         """The value of a kernel parameter's bytes."""

@@ -52,13 +52,14 @@ class Search:
         self._spent = 0
         self._budget = SMALL_BUDGET if small else STEP_BUDGET
 
-    def attempt(self, script: Script, limit: int = STEP_LIMIT) -> Machine:
+    def attempt(self, script: Script, limit: int = STEP_LIMIT, recorder: Recorder | None = None) -> Machine:
         """One run; the bytes of copies come from an earlier run that ended."""
         boxes = self.bytes.boxes if self.bytes is not None else Boxes()
-        run = Machine(self.code, self.start, script, boxes, limit)
+        run = Machine(self.code, self.start, script, boxes, limit, recorder)
         run.run()
-        self.runs.append(run)
         self._spent += run.time
+        if recorder is None or all(script != other.script for other in self.runs):
+            self.runs.append(run)  # a second run of one script is no second witness
         return run
 
     @property
@@ -90,6 +91,7 @@ class Search:
         self._visit_corners(best, short.script)
         self._visit_last(best.script)
         self._watch(best)
+        self._repeat_failure()
 
     def _watch(self, best: Machine) -> None:
         """Run once more and see whether the state at the head of the outer loop comes back."""
@@ -99,13 +101,20 @@ class Search:
         longer = Script(scalar=_MANY, step=_STEP, tiles=_MANY, grid=best.script.grid)
         for script in (best.script, longer) if best.time <= STEP_LIMIT // 2 else (best.script,):
             recorder = Recorder(head)
-            run = Machine(self.code, self.start, script, self.bytes.boxes, STEP_LIMIT, recorder)
-            run.run()
-            self._spent += run.time
+            run = self.attempt(script, recorder=recorder)
             self.recurrence = find(run, recorder) if run.ended else None
+            run.recorder = None  # its snapshots are large
             if self.recurrence is not None:
                 if self.recurrence.period <= _DRAINED and run.time * self.recurrence.period <= STEP_LIMIT:
                     self._drain(script, head, self.recurrence.period)
+                return
+
+    def _repeat_failure(self) -> None:
+        """When one run alone goes wrong, see whether a run with a little more work does, too."""
+        wrong = [run for run in self.runs if run.failed and not run.script.degenerate]
+        if len(wrong) == 1:
+            for script in self._variations(wrong[0].script):
+                self.attempt(msgspec.structs.replace(script, scalar=2 * script.scalar))
                 return
 
     def _drain(self, script: Script, head: Head, period: int) -> None:

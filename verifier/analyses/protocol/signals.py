@@ -15,7 +15,7 @@ import msgspec
 
 from verifier.analyses.protocol.barrier import Arrival, MBarrier, ThreadBarrier
 from verifier.analyses.protocol.clocks import Clock, join
-from verifier.analyses.protocol.control import Undecided
+from verifier.analyses.protocol.control import Misused
 from verifier.analyses.protocol.fiber import Fiber, Release, Warp
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Signals:
     def barrier(self, address: int) -> MBarrier:
         found = self.mbarriers.get(address)
         if found is None:
-            raise Undecided(f"an operation on {self._machine.label(address)}, which is no initialised barrier")
+            raise Misused(f"an operation on {self._machine.label(address)}, which is no initialised barrier")
         return found
 
     def expect(self, warp: Warp, barrier: MBarrier, size: int, instr: int) -> None:

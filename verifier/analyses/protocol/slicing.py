@@ -67,11 +67,15 @@ ACCESSES = frozenset({Kind.LOAD, Kind.STORE, Kind.ATOMIC})
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Instructions kept. `values` are loads whose result is computed, `data` stores whose data is forwarded."""
+    """Instructions kept. `values` are loads whose result is computed, `data` stores whose data is forwarded.
+
+    `endless` are blocks that no way leads out of and after which nothing that is kept happens.
+    """
 
     keep: frozenset[int]
     values: frozenset[int]
     data: frozenset[int]
+    endless: frozenset[int]
 
 
 def in_shared(event: Event) -> bool:
@@ -136,13 +140,31 @@ class Slicer:
         self._work: list[SsaValue] = []
 
     def run(self) -> Slice:
-        for event in self._model.events:
-            if self._is_seed(event) and self._cfg.block_of[event.instr] in self._cfg.reachable:
+        seeds = [e for e in self._model.events if self._is_seed(e)]
+        endless = self._endless({self._cfg.block_of[e.instr] for e in seeds})
+        for event in seeds:
+            if self._cfg.block_of[event.instr] in self._cfg.reachable:
                 self._add_event(event)
+        for block in endless:
+            self._add(self._cfg.blocks[block].end - 1)
         while True:
             self._drain()
             if not self._forward():
-                return Slice(frozenset(self._keep), frozenset(self._values), frozenset(self._data))
+                return Slice(frozenset(self._keep), frozenset(self._values), frozenset(self._data), endless)
+
+    def _endless(self, seeds: set[int]) -> frozenset[int]:
+        """Reachable blocks from which neither the end of the thread nor an event can be reached."""
+        cfg = self._cfg
+        going_on = (FlowKind.NEXT, FlowKind.BRANCH)
+        leaving = {b.index for b in cfg.blocks if b.end > b.start and self._instrs[b.end - 1].flow.kind not in going_on}
+        stack = [cfg.exit, *leaving, *seeds]
+        seen = set(stack)
+        while stack:
+            for edge in cfg.predecessors[stack.pop()]:
+                if edge.src not in seen:
+                    seen.add(edge.src)
+                    stack.append(edge.src)
+        return frozenset(cfg.reachable - seen)
 
     def _is_seed(self, event: Event) -> bool:
         if event.kind in ACCESSES:
