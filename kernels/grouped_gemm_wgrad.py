@@ -1,12 +1,14 @@
-"""Weight gradients of a mixture of experts, bf16, with tensor maps written on the device, sm_100a/sm_103a.
+"""Weight gradients of a mixture of experts, with tensor maps written on the device, sm_100a/sm_103a.
 
     W[e][m, n] = sum over the tokens t of expert e of X[t, m] * Y[t, n]
 
-K of this GEMM is the tokens of an expert; an expert without tokens has a gradient of zeros. Inputs and outputs come in
-two forms each:
+K of this GEMM is the tokens of an expert; an expert without tokens has a gradient of zeros. X and Y are bf16, or with
+`scaled` MXFP8, where 32 neighbouring tokens share a scale factor (kernels/scaled.py). W is bf16; with `accumulate` the
+gradient is added to what is there. Inputs and outputs come in two forms each:
 
     dense input       X, Y (experts, tokens, features): every expert has the same number of tokens
-    ragged input      X, Y (all tokens, features), sorted by expert; those of expert e end at `ends[e]`
+    ragged input      X, Y (all tokens, features), sorted by expert; those of expert e end at `ends[e]`, with `scaled`
+                      a multiple of 128, and its scale factors are one block behind that of the expert before
     dense output      W (experts, m, n), one tensor
     discrete output   one matrix for each expert, at `addresses[e]`
 
@@ -15,16 +17,17 @@ Ragged inputs and discrete outputs need a tensor map for each expert, which a fi
 last token then bring zeros and not the next expert's tokens. Each warp that issues copies acquires an expert's map when
 it comes to that expert, and goes on using it for all of the expert's tiles: consecutive tiles of a CTA are neighbours.
 
-Tiles of 128 x 128, K tiles of 64 tokens, fp32 accumulation in two accumulators, one CTA an SM.
+Tiles of 128 x 128, K tiles of 64 tokens (128 if scaled), fp32 accumulation in two accumulators, one CTA an SM. Scale
+factors take TMEM columns behind the accumulators, each stage its own.
 
 Warps
     0-3  epilogue   TMEM -> registers -> bf16 -> shared memory -> bulk tensor store
     4    mma        allocates TMEM, issues tcgen05.mma, frees TMEM
-    5    load x     bulk tensor loads of X
-    6    load y     bulk tensor loads of Y
+    5    load x     bulk tensor loads of X and its scale factors
+    6    load y     bulk tensor loads of Y and its scale factors
 
 Barriers (mbarriers in shared memory; count = arrivals a phase)
-    ab_full[s]      count 2    each load warp: arrive.expect_tx + bytes of its load   mma waits
+    ab_full[s]      count 2    each load warp: arrive.expect_tx + bytes of its loads  mma waits
     ab_empty[s]     count 1    mma: tcgen05.commit                       load warps wait, and drain all before exit
     acc_full[p]     count 1    mma: tcgen05.commit after the last K tile, also where there was none    epilogue waits
     acc_empty[p]    count 128  epilogue: every thread, after its last load from accumulator p    mma waits
@@ -36,6 +39,7 @@ Defects (`build(config, defect)`)
     acquire-in-one-warp    the second load warp relies on the acquire of the first
     acquire-wrong-slot     the second load warp acquires the map of the first
     acquire-every-tile     the load warps acquire again for each tile: right, but each acquire costs
+    no-scale-acquire       the load warps acquire the maps of the values, not those of the scale factors
     no-store-acquire       the epilogue does not acquire the map of a discrete output
     missing-phase0-wait    the mma warp does not wait for phase 0 of the tmem barrier
 """
@@ -46,13 +50,15 @@ from typing import Any
 
 import cutlass
 from cutlass import cute
-from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
+from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from cutlass.utils import SmemAllocator
 
-from kernels import common, operands, stores, tensor_core, tensor_maps, tmem
-from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
+from kernels import common, operands, scaled, stores, tensor_core, tensor_maps, tmem
+from kernels.expert_inputs import MAPS, SCALES_OF, W_MAP, X_MAP, Y_MAP, ExpertInputs
+from kernels.operands import ACC, IN, OUT, TMA_ALIGN
 from kernels.ring import Ring
+from kernels.scaled import Scaled, Stages
 from kernels.tensor_maps import Experts, MapSlots
 from kernels.walk import Run
 
@@ -64,15 +70,14 @@ THREADS = 224
 TMEM_THREADS = 160
 ACCUMULATORS = 2
 SUBTILE = 32  # columns that one epilogue step reads
-X_MAP, Y_MAP, W_MAP, MAPS = 0, 1, 2, 3  # slots of an expert in the workspace
 
 
 @dataclass(frozen=True)
 class Shared:
     """Shared memory of the CTA, as tensors and barriers."""
 
-    x: cute.Tensor  # (MMA, M, K, stages)
-    y: cute.Tensor  # (MMA, N, K, stages)
+    x: Stages
+    y: Stages
     w: cute.Tensor  # (M, SUBTILE, buffers)
     ring: Ring
     acc_full: cute.Pointer
@@ -81,29 +86,26 @@ class Shared:
     tmem_address: cute.Pointer
 
 
-class GroupedGemmWgrad:
+class GroupedGemmWgrad(ExpertInputs):
     """The kernel for one configuration; `defect` names the reported bug to build in, None builds the good kernel."""
 
     def __init__(self, config: Mapping[str, Any], defect: str | None) -> None:
-        self.tile = Tile(config["tile_m"], config["tile_n"], config["tile_k"])
-        self.stages = config["stages"]
+        super().__init__(config, defect)
         self.buffers = config["store_buffers"]
         self.max_ctas = config["max_ctas"]
         self.experts = config["experts"]
-        self.ragged = config["ragged"]
         self.discrete = config["discrete"]
-        self.tmem_columns = tmem.columns(ACCUMULATORS * self.tile.n)
-        self.defect = defect
-
-    def make_mma(self) -> cute.TiledMma:
-        """Both operands have their features contiguous, not their tokens."""
-        return operands.make_mma(self.tile, IN, OperandMajorMode.MN)
+        self.accumulate = config["accumulate"]
+        self.scale_columns = scaled.columns(self.tile, 1) if self.scaled else 0  # of one stage
+        self.tmem_columns = tmem.columns(ACCUMULATORS * self.tile.n + self.stages * self.scale_columns)
 
     @cute.jit
     def __call__(
         self,
         x: cute.Tensor,
+        x_scales: cute.Tensor | None,
         y: cute.Tensor,
+        y_scales: cute.Tensor | None,
         w: cute.Tensor,
         ends: cute.Tensor,
         addresses: cute.Tensor,
@@ -111,40 +113,36 @@ class GroupedGemmWgrad:
         stream: Any,
     ) -> None:
         """Has the maps written, one CTA for each expert, then launches `max_ctas` CTAs on them."""
-        mma = self.make_mma()
-        x_layout, x_atom, x_map = operands.make_load_a(x, mma, self.tile, self.stages)
-        y_layout, y_atom, y_map = operands.make_load_b(y, mma, self.tile, self.stages)
-        w_layout, w_atom, w_map = operands.make_store_c(w, (self.tile.m, SUBTILE), self.buffers)
+        load_x, load_y = self.input(x, x_scales, True), self.input(y, y_scales, False)
+        w_layout, w_atom, w_map = operands.make_store_c(w, (self.tile.m, SUBTILE), self.buffers, self.accumulate)
         if cutlass.const_expr(self.ragged or self.discrete):
-            self.write_maps(x_atom, x, y_atom, y, w_atom, w, ends, addresses, workspace).launch(
+            inputs = ((load_x, x, x_scales), (load_y, y, y_scales)) if self.ragged else ()
+            self.write_maps(inputs, w_atom, w, ends, addresses, workspace).launch(
                 grid=(self.experts, 1, 1), block=(cute.arch.WARP_SIZE, 1, 1), stream=stream
             )
-        self.kernel(x_atom, x_map, y_atom, y_map, w_atom, w_map, ends, workspace, x_layout, y_layout, w_layout).launch(
+        self.kernel(load_x, load_y, (w_atom, w_map, w_layout), ends, workspace).launch(
             grid=(self.max_ctas, 1, 1), block=(THREADS, 1, 1), stream=stream, min_blocks_per_mp=1
         )
 
     @cute.kernel
     def write_maps(
         self,
-        x_atom: cute.CopyAtom,
-        x: cute.Tensor,
-        y_atom: cute.CopyAtom,
-        y: cute.Tensor,
+        inputs: tuple[Any, ...],
         w_atom: cute.CopyAtom,
         w: cute.Tensor,
         ends: cute.Tensor,
         addresses: cute.Tensor,
         workspace: cute.Tensor,
     ) -> None:
-        """Writes the maps of one expert: its own tokens of X and Y, its own matrix W."""
+        """Writes the maps of one expert: its own tokens of X and Y with their scale factors, its own matrix W."""
         expert, _, _ = cute.arch.block_idx()
         first, last = tensor_maps.tokens(ends, expert)
         updates = []
-        if cutlass.const_expr(self.ragged):
-            updates += [
-                (X_MAP, x_atom, tensor_maps.part(x, first, last)),
-                (Y_MAP, y_atom, tensor_maps.part(y, first, last)),
-            ]
+        for number, (load, x, scales) in zip((X_MAP, Y_MAP), inputs, strict=False):
+            updates.append((number, load.atom, tensor_maps.part(x, first, last)))
+            if cutlass.const_expr(self.scaled):
+                part = scaled.part(scales, x.shape[0], first, last)
+                updates.append((SCALES_OF[number], load.scale_atom, part))
         if cutlass.const_expr(self.discrete):
             address = cute.make_ptr(OUT, addresses[expert], cute.AddressSpace.gmem, assumed_align=16)
             updates.append((W_MAP, w_atom, cute.make_tensor(address, w.layout)))
@@ -153,47 +151,34 @@ class GroupedGemmWgrad:
     @cute.kernel
     def kernel(
         self,
-        x_atom: cute.CopyAtom,
-        x_map: cute.Tensor,
-        y_atom: cute.CopyAtom,
-        y_map: cute.Tensor,
-        w_atom: cute.CopyAtom,
-        w_map: cute.Tensor,
+        x: Scaled,
+        y: Scaled,
+        w: tuple[cute.CopyAtom, cute.Tensor, Any],
         ends: cute.Tensor,
         workspace: cute.Tensor,
-        x_layout: cute.ComposedLayout,
-        y_layout: cute.ComposedLayout,
-        w_layout: cute.ComposedLayout,
     ) -> None:
         """Sets up barriers and views, then sends each warp to its role."""
-        mma = self.make_mma()
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-        shared = self.allocate(x_layout, y_layout, w_layout)
+        shared = self.allocate(x, y, w[2])
         if warp == X_WARP:
             self.init_barriers(shared)
         cute.arch.sync_threads()
 
-        tiles_x = cute.local_tile(
-            x_map, (self.tile.m, self.tile.k), (None, None, None)
-        )  # (M, K, rows, K tiles, expert)
-        tiles_y = cute.local_tile(y_map, (self.tile.n, self.tile.k), (None, None, None))
-        tiles_w = cute.local_tile(w_map, self.tile.mnk[:2], (None, None, None))  # (M, N, rows, columns, expert)
+        tiles_w = cute.local_tile(w[1], self.tile.mnk[:2], (None, None, None))  # (M, N, rows, columns, expert)
         run = self.run(cute.size(tiles_w, mode=[2]), cute.size(tiles_w, mode=[3]))
         experts = Experts(ends, MapSlots(workspace, MAPS))
-        most = cute.size(tiles_x, mode=[3])  # K tiles of an expert with dense input
+        most = cute.ceil_div(cute.size(x.map, mode=[1]), self.tile.k)  # K tiles of an expert with dense input
 
         if warp == X_WARP:
-            load = operands.partition_load(x_atom, mma.get_slice(0).partition_A(tiles_x), shared.x)
-            self.load_warp(load, X_MAP, shared.ring, run, experts, most)
+            self.load_warp(self.loads(x, shared.x, True), X_MAP, shared.ring, run, experts, most)
         elif warp == Y_WARP:
-            load = operands.partition_load(y_atom, mma.get_slice(0).partition_B(tiles_y), shared.y)
-            self.load_warp(load, Y_MAP, shared.ring, run, experts, most)
+            self.load_warp(self.loads(y, shared.y, False), Y_MAP, shared.ring, run, experts, most)
         elif warp == MMA_WARP:
-            self.mma_warp(mma, shared, run, experts, most)
+            self.mma_warp(shared, run, experts, most)
         else:
-            self.epilogue_warps(mma, w_atom, tiles_w, shared, run, experts, most)
+            self.epilogue_warps(w[0], tiles_w, shared, run, experts, most)
 
-    def allocate(self, x_layout: Any, y_layout: Any, w_layout: Any) -> Shared:
+    def allocate(self, x: Scaled, y: Scaled, w_layout: Any) -> Shared:
         """Lays out shared memory: barriers first, then the operand stages and the store buffers."""
 
         @cute.struct
@@ -208,8 +193,8 @@ class GroupedGemmWgrad:
         smem = SmemAllocator()
         bars = smem.allocate(Barriers)
         return Shared(
-            x=smem.allocate_tensor(IN, x_layout.outer, TMA_ALIGN, x_layout.inner),
-            y=smem.allocate_tensor(IN, y_layout.outer, TMA_ALIGN, y_layout.inner),
+            x=self.room(smem, x),
+            y=self.room(smem, y),
             w=smem.allocate_tensor(OUT, w_layout.outer, TMA_ALIGN, w_layout.inner),
             ring=Ring(bars.ab_full.data_ptr(), bars.ab_empty.data_ptr(), self.stages, 0),
             acc_full=bars.acc_full.data_ptr(),
@@ -236,51 +221,11 @@ class GroupedGemmWgrad:
         return Run(cutlass.min(cta * share, count), cutlass.min(cta * share + share, count), rows, columns)
 
     @cute.jit
-    def k_tiles(self, experts: Experts, expert: Any, most: Any) -> Any:
-        """K tiles of an expert."""
-        if cutlass.const_expr(self.ragged):
-            first, last = tensor_maps.tokens(experts.ends, expert)
-            return (last - first + self.tile.k - 1) // self.tile.k
-        return cutlass.Int32(most)
-
-    @cute.jit
-    def load_warp(self, x: Loads, number: cutlass.Constexpr, ring: Ring, run: Run, experts: Experts, most: Any) -> None:
-        """Loads one operand, expert by expert, tile after tile; acquires its map once for each expert."""
-        size = (self.tile.m if number == X_MAP else self.tile.n) * self.tile.k * IN.width // 8
-        stage, parity = cutlass.Int32(0), cutlass.Int32(1)
-        tile = run.first
-        while tile < run.last:
-            expert, end = run.expert(tile)
-            k_range = (0, self.k_tiles(experts, expert, most))
-            self.acquire(experts, expert, number, self.defect != "acquire-every-tile")
-            while tile < end:
-                self.acquire(experts, expert, number, self.defect == "acquire-every-tile")
-                row, column = run.coordinates(tile)
-                place = row if number == X_MAP else column
-                if cutlass.const_expr(self.ragged):
-                    one = Loads(x.atom, x.tiles[(None, None, None, 0)], x.stages)
-                    tensor_map = experts.maps.map(expert, number)
-                    stage, parity = ring.fill_one(one, place, k_range, size, stage, parity, tensor_map)
-                else:
-                    one = Loads(x.atom, x.tiles[(None, None, None, expert)], x.stages)
-                    stage, parity = ring.fill_one(one, place, k_range, size, stage, parity)
-                tile += 1
-        ring.drain(stage, parity)
-
-    @cute.jit
-    def acquire(self, experts: Experts, expert: Any, number: cutlass.Constexpr, here: cutlass.Constexpr) -> None:
-        """Acquires the map of a ragged input, if this is the place to do it."""
-        slot = X_MAP if self.defect == "acquire-wrong-slot" else number
-        skipped = self.defect == "no-acquire" or (self.defect == "acquire-in-one-warp" and number == Y_MAP)
-        if cutlass.const_expr(self.ragged and here and not skipped):
-            cpasync.fence_tma_desc_acquire(experts.maps.map(expert, slot))  # defect: acquire-every-tile
-
-    @cute.jit
-    def mma_warp(self, mma: cute.TiledMma, shared: Shared, run: Run, experts: Experts, most: Any) -> None:
+    def mma_warp(self, shared: Shared, run: Run, experts: Experts, most: Any) -> None:
         """Allocates TMEM, multiplies tile after tile into alternating accumulators, frees TMEM at the end."""
         tmem.allocate(shared.tmem, shared.tmem_address, self.tmem_columns)
+        mma = self.make_mma()
         accumulators = tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
-        x, y = mma.make_fragment_A(shared.x), mma.make_fragment_B(shared.y)
         stage, parity, accumulator, free = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(1)
         tile = run.first
         while tile < run.last:
@@ -289,7 +234,7 @@ class GroupedGemmWgrad:
             common.wait_relaxed_cluster(shared.acc_empty + accumulator, free)
             common.fence_tcgen05_after()
             acc = accumulators[(None, None, None, accumulator)]
-            stage, parity = tensor_core.multiply(mma, acc, x, y, shared.ring, k_tiles, stage, parity)
+            stage, parity = self.multiply(mma, acc, accumulators.iterator, shared, k_tiles, stage, parity)
             with cute.arch.elect_one():
                 tcgen05.commit(shared.acc_full + accumulator)
             accumulator, free = common.advance(accumulator, free, ACCUMULATORS)
@@ -297,9 +242,26 @@ class GroupedGemmWgrad:
         tmem.free(shared.tmem, accumulators, self.tmem_columns, self.defect)
 
     @cute.jit
+    def multiply(
+        self, mma: cute.TiledMma, acc: Any, start: cute.Pointer, shared: Shared, k_tiles: Any, stage: Any, parity: Any
+    ) -> tuple[cutlass.Int32, cutlass.Int32]:
+        """acc = sum over an expert's K tiles; where the ring stands afterwards. `start` is that of TMEM."""
+        x, y = mma.make_fragment_A(shared.x.values), mma.make_fragment_B(shared.y.values)
+        if cutlass.const_expr(self.scaled):
+            x_start = start + ACCUMULATORS * self.tile.n
+            y_start = x_start + self.tile.m // scaled.ROWS_OF_COLUMN
+            factors = (
+                scaled.make_factors(self.tile, 1, shared.x.scales, x_start, self.scale_columns, True),
+                scaled.make_factors(self.tile, 1, shared.y.scales, y_start, self.scale_columns, False),
+            )
+            stage, parity = scaled.multiply(mma, acc, x, y, factors, shared.ring, k_tiles, stage, parity, 1)
+        else:
+            stage, parity = tensor_core.multiply(mma, acc, x, y, shared.ring, k_tiles, stage, parity)
+        return stage, parity
+
+    @cute.jit
     def epilogue_warps(
         self,
-        mma: cute.TiledMma,
         w_atom: cute.CopyAtom,
         tiles_w: cute.Tensor,
         shared: Shared,
@@ -310,7 +272,7 @@ class GroupedGemmWgrad:
         """Rounds and stores tile after tile, zeros for an expert without tokens."""
         common.arrive(shared.tmem)
         common.wait(shared.tmem, 0)
-        load, source, values = self.accumulator_views(mma, shared)
+        load, source, values = self.accumulator_views(self.make_mma(), shared)
         targets = cute.flat_divide(tiles_w, (self.tile.m, SUBTILE))  # (M, SUBTILE, 1, subtiles, rows, columns, expert)
         store = stores.make(load, w_atom, shared.w, targets)
         tile, accumulator, parity, buffer = run.first, cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
@@ -376,15 +338,19 @@ GroupedGemmWgrad.kernel.set_name_prefix(NAME, remove_cutlass_symbol=True, keep_m
 def build(config: Mapping[str, Any], defect: str | None = None) -> tuple[GroupedGemmWgrad, tuple[Any, ...]]:
     """The kernel and the arguments to compile it with: `cute.compile(kernel, *arguments)`."""
     m, n, tokens, experts = config["m"], config["n"], config["tokens"], config["experts"]
+    inputs = 1 if config["ragged"] else experts
 
-    def fake_features(features: int) -> Any:
-        shape = (features, tokens, 1 if config["ragged"] else experts)
-        return make_fake_compact_tensor(IN, shape, stride_order=(0, 1, 2), assumed_align=16)
+    def fake_input(features: int) -> tuple[Any, Any]:
+        shape, order = (features, tokens, inputs), (0, 1, 2)
+        if config["scaled"]:
+            values = make_fake_compact_tensor(scaled.VALUE, shape, stride_order=order, assumed_align=16)
+            return values, scaled.fake_scales(features, tokens, inputs)
+        return make_fake_compact_tensor(IN, shape, stride_order=order, assumed_align=16), None
 
     w_shape = (m, n, 1 if config["discrete"] else experts)
     arguments = (
-        fake_features(m),
-        fake_features(n),
+        *fake_input(m),
+        *fake_input(n),
         make_fake_compact_tensor(OUT, w_shape, stride_order=(1, 0, 2), assumed_align=16),
         make_fake_compact_tensor(cutlass.Int32, (experts,), assumed_align=16),
         make_fake_compact_tensor(cutlass.Int64, (experts,), assumed_align=16),

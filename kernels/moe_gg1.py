@@ -210,7 +210,7 @@ class MoeGg1:
         while tile < walk.count:
             row, column = walk.coordinates(tile)
             weights = routing.experts[row] * walk.columns + column
-            stage, parity = ring.fill_one(w, weights, (0, k_tiles), size, stage, parity)
+            stage, parity = ring.fill_one(((w, None),), weights, (0, k_tiles), size, stage, parity)
             tile += walk.step
         ring.drain(stage, parity)
 

@@ -77,10 +77,15 @@ def make_load_b(b: cute.Tensor, mma: cute.TiledMma, tile: Tile, stages: int) -> 
     return layout, *cute.nvgpu.make_tiled_tma_atom_B(op, b, one_stage, tile.mnk, mma)
 
 
-def make_store_c(c: cute.Tensor, box: tuple[int, int], stages: int) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
-    """Shared-memory layout (M, N, stages) of one store box, tensor map and coordinate tensor of C."""
+def make_store_c(
+    c: cute.Tensor, box: tuple[int, int], stages: int, add: bool = False
+) -> tuple[Any, cute.CopyAtom, cute.Tensor]:
+    """Shared-memory layout (M, N, stages) of one store box, tensor map and coordinate tensor of C.
+
+    With `add` a box is added to what is there.
+    """
     layout = sm100.make_smem_layout_epi(c.element_type, LayoutEnum.ROW_MAJOR, box, stages)
-    op = cpasync.CopyBulkTensorTileS2GOp()
+    op = cpasync.CopyReduceBulkTensorTileS2GOp() if add else cpasync.CopyBulkTensorTileS2GOp()
     return layout, *cpasync.make_tiled_tma_atom(op, c, cute.slice_(layout, (None, None, 0)), box)
 
 

@@ -60,6 +60,8 @@ WGRAD = settings(
     stages=5,
     store_buffers=2,
     max_ctas=148,
+    scaled=False,
+    accumulate=False,
 )
 
 HOPPER_SPLITK = settings(
@@ -128,7 +130,10 @@ ACQUIRE_DEFECTS = (
     Defect("no-acquire", "PRX401", "loads through maps that no warp has acquired", "kernels.ring"),
     Defect("acquire-in-one-warp", "PRX401", "loads through a map that another warp has acquired", "kernels.ring"),
     Defect("acquire-wrong-slot", "PRX401", "loads through a map beside the one that was acquired", "kernels.ring"),
-    Defect("acquire-every-tile", "PRF608", "acquires a map again for each tile of its expert"),
+    Defect("acquire-every-tile", "PRF608", "acquires a map again for each tile of its expert", "kernels.expert_inputs"),
+)
+SCALE_ACQUIRE_DEFECT = Defect(
+    "no-scale-acquire", "PRX401", "loads scale factors through a map that was not acquired", "kernels.ring"
 )
 STORE_ACQUIRE_DEFECT = Defect(
     "no-store-acquire", "PRX401", "stores through a map that was not acquired", "kernels.stores"
@@ -343,6 +348,20 @@ CASES: tuple[KernelCase, ...] = (
         name="grouped_gemm_wgrad_dense",
         module="kernels.grouped_gemm_wgrad",
         config=settings(WGRAD, tokens=1024, ragged=False, discrete=False),
+        archs=BLACKWELL,
+        defects=(PHASE0_DEFECT,),
+    ),
+    KernelCase(
+        name="grouped_gemm_wgrad_scaled",
+        module="kernels.grouped_gemm_wgrad",
+        config=settings(WGRAD, tile_k=128, scaled=True, accumulate=True),
+        archs=BLACKWELL,
+        defects=(*ACQUIRE_DEFECTS, SCALE_ACQUIRE_DEFECT, STORE_ACQUIRE_DEFECT),
+    ),
+    KernelCase(
+        name="grouped_gemm_wgrad_scaled_dense",
+        module="kernels.grouped_gemm_wgrad",
+        config=settings(WGRAD, tokens=1024, ragged=False, discrete=False, tile_k=128, scaled=True),
         archs=BLACKWELL,
         defects=(PHASE0_DEFECT,),
     ),

@@ -51,17 +51,16 @@ class Ring:
     @cute.jit
     def fill_one(
         self,
-        x: Loads,
+        loads: tuple[tuple[Loads, cute.Pointer | None], ...],
         tile: Any,
         k_tiles: tuple[Any, Any],
         size: int,
         stage: cutlass.Int32,
         parity: cutlass.Int32,
-        tensor_map: cute.Pointer | None = None,
     ) -> tuple[cutlass.Int32, cutlass.Int32]:
-        """The share of one operand in `fill`: `size` bytes a stage, by a load warp of its own.
+        """The share of one operand in `fill`: `size` bytes a stage in one or more loads, by a load warp of its own.
 
-        `tensor_map` takes the place of the one of `x`; whoever passes it has acquired it.
+        Beside each load stands a tensor map to use instead of its own, or None; whoever passes it has acquired it.
         """
         first_k, last_k = k_tiles
         for k in cutlass.range(first_k, last_k, unroll=1):
@@ -69,11 +68,17 @@ class Ring:
             full = self.full + stage
             with cute.arch.elect_one():
                 cute.arch.mbarrier_arrive_and_expect_tx(full, size)
-            what = (x.atom, x.tiles[(None, tile, k)], x.stages[(None, stage)])
-            via = {"tma_bar_ptr": full, "tma_desc_ptr": tensor_map}
-            cute.copy(*what, **via)  # defect: early-weights, no-acquire, acquire-in-one-warp, acquire-wrong-slot
+            for x, tensor_map in loads:
+                self.load(x, x.tiles[(None, tile, k)], stage, tensor_map)
             stage, parity = common.advance(stage, parity, self.stages)
         return stage, parity
+
+    @cute.jit
+    def load(self, x: Loads, box: cute.Tensor, stage: cutlass.Int32, tensor_map: cute.Pointer | None) -> None:
+        """One load into a stage, whose barrier expects its bytes."""
+        cute.copy(  # defect: early-weights, no-acquire, acquire-in-one-warp, acquire-wrong-slot, no-scale-acquire
+            x.atom, box, x.stages[(None, stage)], tma_bar_ptr=self.full + stage, tma_desc_ptr=tensor_map
+        )
 
     @cute.jit
     def drain(self, stage: cutlass.Int32, parity: cutlass.Int32) -> None:

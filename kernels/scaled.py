@@ -27,6 +27,7 @@ LARGEST = 448.0  # of e4m3
 EXPONENT_BIAS = 127  # of fp32 and of e8m0
 MANTISSA_BITS = 23  # of fp32
 WORD = cutlass.Int16  # in which scale factors are moved
+BLOCK = 128  # rows, and values along K, of the blocks in which scale factors lie
 ROWS_OF_COLUMN = 32  # rows whose scale factors of one K tile fill one TMEM column
 
 
@@ -106,17 +107,30 @@ def fake_arguments(config: Mapping[str, Any], factors: int, with_c: bool) -> tup
     )
 
 
-def make_mma(tile: Tile, ctas: int) -> cute.TiledMma:
+def part(scales: cute.Tensor, rows: Any, first: Any, last: Any) -> cute.Tensor:
+    """The scale factors of K elements [first, last), multiples of BLOCK, where those of each expert lie together."""
+    layout = blockscaled_layout.tile_atom_to_shape_SF((rows, cutlass.max(last - first, BLOCK), 1), VECTOR)
+    return cute.make_tensor(scales.iterator + first * rows // VECTOR, layout)
+
+
+def make_mma(tile: Tile, ctas: int, major: Any = OperandMajorMode.K) -> cute.TiledMma:
     """Block-scaled tcgen05.mma of one CTA or of a pair, with fp32 accumulator; `tile` is that of all CTAs."""
-    major = OperandMajorMode.K
     return blackwell_helpers.make_blockscaled_trivial_tiled_mma(
         VALUE, VALUE, major, major, SCALE, VECTOR, pairs.group(ctas), (tile.m, tile.n)
     )
 
 
-def make_loads(values: cute.Tensor, scales: cute.Tensor, tile: Tile, ctas: int, stages: int, is_a: bool) -> Scaled:
-    """Tensor maps of operand A (M, K, 1) or B (N, K, experts)."""
-    mma = make_mma(tile, ctas)
+def make_loads(
+    values: cute.Tensor,
+    scales: cute.Tensor,
+    tile: Tile,
+    ctas: int,
+    stages: int,
+    is_a: bool,
+    major: Any = OperandMajorMode.K,
+) -> Scaled:
+    """Tensor maps of operand A (M, K, experts) or B (N, K, experts)."""
+    mma = make_mma(tile, ctas, major)
     factors = cute.make_tensor(scales.iterator, blockscaled_layout.tile_atom_to_shape_SF(values.shape, VECTOR))
     op = cpasync.CopyBulkTensorTileG2SOp(pairs.group(ctas))
     if is_a:

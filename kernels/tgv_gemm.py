@@ -117,7 +117,7 @@ class TgvGemm(SplitK):
         if cutlass.const_expr(self.defect != "early-weights"):
             cute.arch.griddepcontrol_wait()
         size = self.tile.m * self.tile.k * IN.width // 8
-        stage, parity = ring.fill_one(w, tile, k_range, size, cutlass.Int32(0), cutlass.Int32(1))
+        stage, parity = ring.fill_one(((w, None),), tile, k_range, size, cutlass.Int32(0), cutlass.Int32(1))
         ring.drain(stage, parity)
 
     @cute.jit
@@ -125,7 +125,7 @@ class TgvGemm(SplitK):
         """Loads this rank's K tiles of the tokens once the kernel before has completed, and lets the next one start."""
         cute.arch.griddepcontrol_wait()
         size = self.tile.n * self.tile.k * IN.width // 8
-        stage, parity = ring.fill_one(x, tile, k_range, size, cutlass.Int32(0), cutlass.Int32(1))
+        stage, parity = ring.fill_one(((x, None),), tile, k_range, size, cutlass.Int32(0), cutlass.Int32(1))
         cute.arch.griddepcontrol_launch_dependents()
         ring.drain(stage, parity)
 

@@ -214,7 +214,7 @@ def make_tensor(pointer: Pointer, layout: Any) -> View:
     if base.memory.space != "global":
         return View(base, pointer.origin, along(layout.modes, base.axis))
     if isinstance(layout, Base):  # scale factors, in the order of `tile_atom_to_shape_SF`
-        return whole(Base(base.memory, layout.shape, layout.strides, 0, layout.divide))
+        return whole(Base(base.memory, layout.shape, layout.strides, base.offset, layout.divide))
     shape = tuple(mode.extent for mode in layout.modes)
     return whole(Base(base.memory, shape, tuple(mode.step.scale for mode in layout.modes), base.offset))
 

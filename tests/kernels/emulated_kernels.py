@@ -65,8 +65,8 @@ from tests.kernels.emulated_operations import (
 )
 
 KERNELS = """
-    registry common operands overlap pairs boxes ring scaled stores tensor_core tensor_maps tile_queue tmem
-    walk mailbox splitk gemm_persistent gemm_splitk_mailbox tgv_gemm splitk_projection shared_splitk
+    registry common operands overlap pairs boxes ring scaled expert_inputs stores tensor_core tensor_maps tile_queue
+    tmem walk mailbox splitk gemm_persistent gemm_splitk_mailbox tgv_gemm splitk_projection shared_splitk
     indexer_preproj moe_gg1 grouped grouped_gemm_quant grouped_gemm_srelu grouped_gemm_dsrelu grouped_gemm_wgrad
 """
 # Operations that only order or announce something, or that are done as soon as they start.
@@ -246,9 +246,9 @@ def _import_changed(name: str, old: str, new: str) -> None:
     setattr(sys.modules["kernels"], name.partition(".")[2], module)
 
 
-def _stages(view: Any, rows: int, columns: int, stages: int) -> tuple[Any, str, Any]:
+def _stages(view: Any, rows: int, columns: int, stages: int, atom: str = "bulk") -> tuple[Any, str, Any]:
     layout = make_layout((rows, columns, stages))
-    return SimpleNamespace(outer=layout, inner=None, element_type=view.element_type), "bulk", view
+    return SimpleNamespace(outer=layout, inner=None, element_type=view.element_type), atom, view
 
 
 def _replace_layouts(kernels: Any) -> None:
@@ -257,7 +257,8 @@ def _replace_layouts(kernels: Any) -> None:
     operands.make_mma = lambda tile, dtype=BF16, major=None: Mma(operands.MMA_BYTES * 8 // dtype.width)
     operands.make_load_a = lambda a, mma, tile, stages: _stages(a, tile.m, tile.k, stages)
     operands.make_load_b = lambda b, mma, tile, stages: _stages(b, tile.n, tile.k, stages)
-    operands.make_store_c = operands.make_box_load = lambda c, box, stages: _stages(c, box[0], box[1], stages)
+    operands.make_box_load = lambda c, box, stages: _stages(c, box[0], box[1], stages)
+    operands.make_store_c = lambda c, box, stages, add=False: _stages(c, *box, stages, "add" if add else "bulk")
     operands.store_atom = lambda *_: None
     operands.partition_load = lambda atom, tiles, stages: operands.Loads(
         atom, group_modes(tiles, 0, 2), group_modes(stages, 0, 2)
@@ -276,7 +277,7 @@ def _replace_scaled(kernels: Any) -> None:
     """Scale factors stand beside the values, once for each of the values that share one."""
     scaled = kernels.scaled
 
-    def make_loads(values: View, scales: View, tile: Any, ctas: int, stages: int, is_a: bool) -> Any:
+    def make_loads(values: View, scales: View, tile: Any, ctas: int, stages: int, is_a: bool, _: Any = None) -> Any:
         rows = tile.m if is_a else tile.n
         layout = _stages(values, rows // ctas, tile.k, stages)[0]
         factors = _stages(values, rows // ctas if is_a else rows, tile.k, stages)[0]
@@ -295,10 +296,10 @@ def _replace_scaled(kernels: Any) -> None:
     def partition(atom: Any, tiles: View, stages: View, rank: int = 0, ctas: int = 1) -> Any:
         return kernels.operands.partition_load(atom, share(tiles, rank, ctas), share(stages, rank, ctas))
 
-    scaled.make_mma = lambda tile, ctas: Mma(scaled.VECTOR, ctas)
+    scaled.make_mma = lambda tile, ctas, major=None: Mma(scaled.VECTOR, ctas)
     scaled.make_loads, scaled.make_factors, scaled.partition = make_loads, make_factors, partition
     divide = (1, scaled.VECTOR, 1)
-    kernels.grouped.blockscaled_layout = SimpleNamespace(
+    scaled.blockscaled_layout = kernels.grouped.blockscaled_layout = SimpleNamespace(
         tile_atom_to_shape_SF=lambda shape, vector: Base(None, shape, (shape[1] // vector, 1, 0), 0, divide)  # type: ignore[arg-type]
     )
 

@@ -21,9 +21,10 @@ def copy(
 ) -> None:
     """Any copy; bulk tensor copies may cross the edge of a matrix, and complete bytes on a barrier.
 
-    Those of a pair of CTAs complete them on the first one's barrier; with a mask they write to both.
+    Those of a pair of CTAs complete them on the first one's barrier; with a mask they write to both. One that adds
+    rounds each sum.
     """
-    bulk = atom in ("bulk", "pair")
+    bulk = atom in ("bulk", "pair", "add")
     if tma_desc_ptr is not None and source.base.memory.space == "global":
         source = source.through(tma_desc_ptr)
     elif tma_desc_ptr is not None:
@@ -34,7 +35,8 @@ def copy(
     flat = np.asarray(values).reshape((values.shape[0], -1), order="F")
     targets = [target] if mcast_mask is None else [at_rank(target, rank) for rank in (0, 1) if mcast_mask >> rank & 1]
     for each in targets:
-        each.write(flat.reshape((values.shape[0], *each.shape), order="F"), clip=bulk)
+        value = flat.reshape((values.shape[0], *each.shape), order="F")
+        each.write(each.element_type(each.read(clip=True) + value) if atom == "add" else value, clip=bulk)
     if tma_bar_ptr is not None:
         bar = peer_bar(tma_bar_ptr, 0) if atom == "pair" else tma_bar_ptr
         shared = int(np.prod(source.base.divide)) if source.base.divide else 1

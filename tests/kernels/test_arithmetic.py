@@ -9,6 +9,7 @@ one place is shown in test_changed_kernels.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -286,25 +287,55 @@ def registered() -> dict[str, Any]:
     return dict(KERNELS.registry.case("grouped_gemm_quant").config)
 
 
+SCALES = (1, 32, 1)  # tokens that share one
+
+
+def scaled_input(seed: int, features: int, tokens: int, bounds: list[tuple[int, int]], ragged: bool) -> tuple[Any, ...]:
+    """Values and scale factors of an operand as views, and what they mean."""
+    values = integers(seed, features, tokens)
+    scales = np.exp2(np.random.default_rng(seed).integers(-1, 2, (features, tokens // 32))).astype(np.float32)
+    shape = (features, -1, 1 if ragged else len(bounds))
+    views = (
+        matrix(values.reshape(shape, order="F"), E4M3, "210"),
+        matrix(scales.reshape(shape, order="F"), E8M0, "", SCALES),
+    )
+    if ragged:  # the scale factors of each expert lie together
+        parts = [scales[:, first // 32 : last // 32].ravel() for first, last in bounds]
+        views[1].base.memory.data[:] = np.concatenate(parts)
+    return *views, values * scales.repeat(32, 1)
+
+
+def plain_input(seed: int, features: int, tokens: int, experts: int, ragged: bool) -> tuple[Any, ...]:
+    """The same in bf16, without scale factors."""
+    values = integers(seed, features, tokens)
+    return matrix(values.reshape((features, -1, 1 if ragged else experts), order="F"), BF16, "210"), None, values
+
+
 @pytest.mark.parametrize("ragged", [True, False], ids=["ragged", "dense input"])
 @pytest.mark.parametrize("discrete", [True, False], ids=["discrete", "dense output"])
-def test_weight_gradient(ragged: bool, discrete: bool) -> None:
-    m, n, experts, ends = 256, 256, 3, (100, 100, 230)
-    bounds = [(0, 100), (100, 100), (100, 230)] if ragged else [(e * 100, e * 100 + 100) for e in range(experts)]
-    x, y = integers(1, m, 300), integers(2, n, 300)
-    shape = (-1, 300, 1) if ragged else (-1, 100, experts)
-    views = [matrix(each.reshape(shape, order="F"), BF16, "210") for each in (x, y)]
+@pytest.mark.parametrize("scaled", [True, False], ids=["MXFP8", "bf16"])
+@pytest.mark.parametrize("accumulate", [True, False], ids=["added", "written"])
+def test_weight_gradient(ragged: bool, discrete: bool, scaled: bool, accumulate: bool) -> None:
+    m, n, experts, ends = 256, 256, 3, (128, 128, 384) if scaled else (100, 100, 230)
+    each = ends[0]
+    bounds = list(pairwise((0, *ends))) if ragged else [(e * each, e * each + each) for e in range(experts)]
     machine = dsl.reset(0)
-    outputs = [poisoned(m, n) for _ in range(experts)]
+    if scaled:
+        (x, x_scales, full_x), (y, y_scales, full_y) = (scaled_input(s, m, 3 * each, bounds, ragged) for s in (1, 2))
+    else:
+        (x, x_scales, full_x), (y, y_scales, full_y) = (plain_input(s, m, 3 * each, experts, ragged) for s in (1, 2))
+    before = integers(3, experts, m, n) if accumulate else np.full((experts, m, n), np.nan)
+    outputs = [matrix(part, BF16) for part in before]
     machine.addresses.update({100 + e: output.base.memory for e, output in enumerate(outputs)})
-    w = matrix(np.full((m, n, 1 if discrete else experts), np.nan), BF16, "201")
-    config = {**TILE, "max_ctas": 5, "experts": experts, "ragged": ragged, "discrete": discrete}
-    addresses = matrix(100 + np.arange(experts), INT64)
-    KERNELS.grouped_gemm_wgrad.GroupedGemmWgrad(config, None)(*views, w, matrix(ends, INT32), addresses, None, None)
-    expected = [to_bf16(x[:, first:last] @ y[:, first:last].T) for first, last in bounds]
+    w = matrix(np.full((m, n, 1), np.nan) if discrete else before.transpose(1, 2, 0), BF16, "201")
+    config = {**TILE, "tile_k": 128 if scaled else 64, "max_ctas": 5, "experts": experts}
+    config |= {"ragged": ragged, "discrete": discrete, "scaled": scaled, "accumulate": accumulate}
+    rest = (matrix(ends, INT32), matrix(100 + np.arange(experts), INT64), None, None)
+    KERNELS.grouped_gemm_wgrad.GroupedGemmWgrad(config, None)(x, x_scales, y, y_scales, w, *rest)
+    expected = np.array([to_bf16(full_x[:, first:last] @ full_y[:, first:last].T) for first, last in bounds])
     got = [content(each) for each in outputs] if discrete else w.base.memory.data.reshape(experts, m, n)
     assert all(counts(each, "writes") == {1} for each in (outputs if discrete else [w]))
-    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(got, to_bf16(before + expected) if accumulate else expected)
 
 
 def quantize(values: Any) -> tuple[Any, int]:

@@ -66,6 +66,24 @@ MUTANTS: dict[str, tuple[str, str, str, Callable[[], None]]] = {
     "bytes of one CTA only": ("scaled", "(tile.m + ctas * tile.n)", "(tile.m + tile.n)", paired),
     "commit to one CTA only": ("pairs", "BOTH = 0b11", "BOTH = 0b01", paired),
     "released by one CTA only": ("grouped", "EPILOGUE_THREADS * self.ctas", "EPILOGUE_THREADS", paired),
+    "scale factors of another expert": (
+        "scaled",
+        "first * rows // VECTOR, layout",
+        "first * rows // VECTOR // 2, layout",
+        lambda: arithmetic.test_weight_gradient(True, True, True, False),
+    ),
+    "scale factors of the other operand": (
+        "expert_inputs",
+        "(x.scales, SCALES_OF[number])",
+        "(x.scales, SCALES_OF[X_MAP])",
+        lambda: arithmetic.test_weight_gradient(True, False, True, False),
+    ),
+    "written over": (
+        "grouped_gemm_wgrad",
+        "self.buffers, self.accumulate)",
+        "self.buffers, False)",
+        lambda: arithmetic.test_weight_gradient(False, False, False, True),
+    ),
     "range of e4m3": (
         "scaled",
         "LARGEST = 448.0",
@@ -84,13 +102,13 @@ MUTANTS: dict[str, tuple[str, str, str, Callable[[], None]]] = {
         "grouped_gemm_wgrad",
         "cta * share + share",
         "cta * share + share - 1",
-        lambda: arithmetic.test_weight_gradient(True, True),
+        lambda: arithmetic.test_weight_gradient(True, True, False, False),
     ),
     "gradient without tokens": (
         "grouped_gemm_wgrad",
         "values.fill(0.0)",
         "values.fill(1.0)",
-        lambda: arithmetic.test_weight_gradient(True, True),
+        lambda: arithmetic.test_weight_gradient(True, True, False, False),
     ),
 }
 

@@ -57,6 +57,7 @@ CHANGES = {
     "acquire-wrong-slot": [],
     # The acquire moves into the loop over tiles, and the compiler places the waits of the drain before it.
     "acquire-every-tile": [f"+{WAIT_CTA}", f"-{WAIT_CTA}"] * 2,
+    "no-scale-acquire": [f"-{ACQUIRE_MAP}"] * 2,
     "no-store-acquire": [f"-{ACQUIRE_MAP}"],
     "no-drain": ["-cp.async.bulk.wait_group.read 0"],
     "late-store-wait": ["-cp.async.bulk.wait_group.read 1", "+cp.async.bulk.wait_group.read 2"],
@@ -82,6 +83,7 @@ MARKED = {
     "acquire-in-one-warp": BULK_LOAD,
     "acquire-wrong-slot": BULK_LOAD,
     "acquire-every-tile": ACQUIRE_MAP,
+    "no-scale-acquire": BULK_LOAD,
     "no-store-acquire": BULK_STORE,
     "no-drain": BULK_STORE,
     "late-store-wait": "st.shared.v4.b32",

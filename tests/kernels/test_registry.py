@@ -49,7 +49,8 @@ def test_defect_is_marked_on_one_line_and_built_by_the_kernel(
     line = text.splitlines()[number - 1]
     assert not line.lstrip().startswith("#"), "the marker belongs behind code"
     assert re.fullmatch(r"[A-Z]{3}\d{3}", defect.rule)
-    assert f'"{defect.name}"' in text + case.source.read_text(), "no branch of the kernel asks for this defect"
+    sources = b"".join(module_sources(case.module, ROOT).values()).decode()
+    assert f'"{defect.name}"' in sources, "no branch of the kernel asks for this defect"
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "kernels").glob("*.py")), ids=lambda file: file.stem)
