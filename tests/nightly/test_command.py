@@ -150,7 +150,11 @@ def test_show_and_trend(compiled: Project) -> None:
     assert "registers" in trend[1]
     same = compiled.run("trend", "build/b.ptx/kernel_b", "--out", "out").out.splitlines()
     assert same[2].strip() == "1 more run with no change"
+    for name in ("build/a.ptx", "kernel_a"):
+        assert compiled.run("trend", name, "--out", "out").out.splitlines() == trend
     assert one_message(compiled.run("trend", "nothing", "--out", "out"))
+    assert compiled.run("show", 2, "--kernel", "build/a.ptx", "--out", "out").code == 0
+    assert one_message(compiled.run("show", 2, "--kernel", "nothing", "--out", "out"))
     assert one_message(compiled.run("show", 9, "--out", "out"))
 
 

@@ -24,7 +24,7 @@ from verifier.nightly.plan import Cell, Column, Wish, plan
 from verifier.nightly.rows import cells_of
 from verifier.nightly.run import Progress, run_matrix
 from verifier.nightly.settings import DEFAULT_FILE, Settings, load_settings
-from verifier.nightly.text import detail_text, run_text, runs_text, trend_text
+from verifier.nightly.text import detail_text, is_of, run_text, runs_text, trend_text
 from verifier.nightly.toolchains import prepare
 from verifier.rules import select_rules
 
@@ -128,7 +128,10 @@ def show(config_file: Path | None, config: Path | None, out: Path, number: int |
             return
         found = history.run(number)
         rows = cells_of(history, number)
-        columns = [row for row in across(rows) if not kernel or row.kernel in kernel]
+        for name in kernel:
+            if not any(is_of(build.kernel, name) for cell in rows.values() for build in (cell.label, *cell.kernels)):
+                raise ConfigError(f"run {number} has nothing of kernel {name!r}", where=output.display(out / HISTORY))
+        columns = [row for row in across(rows) if not kernel or any(is_of(row.kernel, name) for name in kernel)]
         comparison = compare(history, number, settings, CellStore(out / CELLS))
         output.emit(output.printable(detail_text(found, rows, comparison, columns)))
 

@@ -114,12 +114,17 @@ def trend_text(history: History, kernel: str, archs: Sequence[str], toolchains: 
         for cell in cells_of(history, run.id).values():
             for row in cell.kernels.values() if cell.state == "checked" else ():
                 build = row.build
-                if build.kernel == kernel and _among(build.arch, archs) and _among(build.toolchain, toolchains):
+                if is_of(build.kernel, kernel) and _among(build.arch, archs) and _among(build.toolchain, toolchains):
                     series.setdefault(build, []).append((run, row))
     lines: list[str] = []
     for build in sorted(series):
         lines += [str(build), *_series(series[build]), ""]
     return "\n".join(lines)
+
+
+def is_of(full: str, kernel: str) -> bool:
+    """Whether a row of the matrix is of a kernel: itself, one of its configurations, its file or its entry in a file."""
+    return full == kernel or full.startswith((f"{kernel}[", f"{kernel}/")) or full.endswith(f"/{kernel}")
 
 
 def _among(value: str, wanted: Sequence[str]) -> bool:
