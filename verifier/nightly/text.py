@@ -123,7 +123,7 @@ def trend_text(history: History, kernel: str, archs: Sequence[str], toolchains: 
 
 
 def is_of(full: str, kernel: str) -> bool:
-    """Whether a row of the matrix is of a kernel: itself, one of its configurations, its file or its entry in a file."""
+    """Whether a row of the matrix is of a kernel: itself, its configurations, its file, or its entry in a file."""
     return full == kernel or full.startswith((f"{kernel}[", f"{kernel}/")) or full.endswith(f"/{kernel}")
 
 
