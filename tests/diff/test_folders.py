@@ -11,6 +11,10 @@ import pytest
 from tests.diff.edits import CTA_WAIT, PTX, RELAXED_WAIT, RESTRICTED_FENCE, renumber
 from tests.diff.test_ir import MODULE
 from verifier.cli import run
+from verifier.cli.inputs import discover
+from verifier.cli.parts import LoadOptions
+from verifier.cli.sides import sides_of
+from verifier.diff.sides import pair
 
 META = {
     "schema_version": 1,
@@ -89,3 +93,37 @@ def test_a_repair_shows_as_a_fixed_finding(tmp_path: Path, capfd: pytest.Capture
     verdicts = report(capfd)["kernels"][0]["verdicts"]
     assert [finding["rule"] for finding in verdicts["fixed"]] == ["SCP301"]
     assert verdicts["new"] == []
+
+
+HELPER = """
+.visible .entry make_maps_0(.param .u64 p)
+{
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [p];
+    st.global.u32 [%rd1], NUMBER;
+    ret;
+}
+"""
+
+
+def test_helpers_of_several_cases_go_by_their_case(tmp_path: Path) -> None:
+    """Two revisions: the cases `dense` and `ragged` both have an entry beside the kernel, of one name."""
+    revisions = []
+    for revision in ("base", "head"):
+        cases = []
+        for number, case in enumerate(("dense", "ragged")):
+            path = tmp_path / f"{revision}-{number}"
+            folder(path, PTX + HELPER.replace("NUMBER", f"%r{number}").replace("%rd<2>;", "%rd<2>; .reg .b32 %r<2>;"))
+            (path / "meta.json").write_text(json.dumps({**META, "name": case}))
+            cases.append(path)
+        bundles, errors = discover(cases)
+        assert not errors
+        revisions.append(sides_of(bundles, LoadOptions(assemble=False), root=str(tmp_path)))
+    pairing = pair(*revisions)
+    assert (pairing.removed, pairing.added) == ((), ())
+    assert sorted((before.name, before.path, after.path) for before, after in pairing.pairs) == [
+        ("dense", "dense", "dense"),
+        ("make_maps_0", "dense", "dense"),
+        ("make_maps_0", "ragged", "ragged"),
+        ("ragged", "ragged", "ragged"),
+    ]

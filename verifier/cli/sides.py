@@ -27,13 +27,14 @@ def load_sides(path: Path, options: LoadOptions) -> list[Side]:
 
 
 def sides_of(bundles: Sequence[Bundle], options: LoadOptions, folder: Path | None = None, root: str = "") -> list[Side]:
-    """Every kernel of some bundles, which lie in `folder`."""
+    """Every kernel of some bundles. What lies in `folder` is known by its place there, else by its kernel case."""
     sides: list[Side] = []
     for bundle in join(bundles):
         if isinstance(bundle, VerifierError):
             raise bundle
         for parts in parse_bundle(bundle, options):
-            sides += _sides(parts, bundle, options, _below(bundle, folder), root)
+            case = parts.meta.name if parts.meta else ""
+            sides += _sides(parts, bundle, options, _below(bundle, folder) if folder else case, root)
     if not sides:
         raise ConfigError(f"no kernel for {', '.join(options.archs)}", do="name another --arch, or none")
     return sides
@@ -80,10 +81,8 @@ def _ptx_version(file: PtxFile | None) -> dict[str, str]:
     return {"ptx": version} if version else {}
 
 
-def _below(bundle: Bundle, folder: Path | None) -> str:
+def _below(bundle: Bundle, folder: Path) -> str:
     """Where a bundle lies below the folder that the user named, without the suffix of a file."""
-    if folder is None:
-        return ""
     place = bundle.meta.parent if bundle.meta else next(p for p in _files(bundle) if p is not None)
     relative = Path(os.path.relpath(place, folder))
     return str(relative.with_suffix("") if bundle.meta is None else relative)
