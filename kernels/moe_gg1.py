@@ -46,6 +46,7 @@ from cutlass.utils import SmemAllocator
 from kernels import common, operands, stores, tensor_core, tmem
 from kernels.operands import ACC, IN, OUT, TMA_ALIGN, Loads, Tile
 from kernels.ring import Ring
+from kernels.scaled import Scaled, Stages
 from kernels.walk import Walk
 
 NAME = "moe_gg1"
@@ -58,7 +59,7 @@ THREADS = 320
 TMEM_THREADS = 160
 ACCUMULATORS = 2
 SUBTILE = 32  # columns of C that one epilogue step computes
-CHUNK = 8  # elements that one cp.async copies: 16 bytes
+CHUNK_BITS = 128  # that one cp.async copies
 IN_FLIGHT = 2  # K tiles that a gathering thread keeps under way
 
 
@@ -66,9 +67,9 @@ IN_FLIGHT = 2  # K tiles that a gathering thread keeps under way
 class Shared:
     """Shared memory of the CTA, as tensors and barriers."""
 
-    a: cute.Tensor  # (MMA, M, K, stages)
-    rows: cute.Tensor  # (M, K, stages): the same memory as `a`
-    b: cute.Tensor  # (MMA, N, K, stages)
+    a: Stages
+    rows: cute.Tensor  # (M, K, stages): the same memory as the values of `a`
+    b: Stages
     c: cute.Tensor  # (M, SUBTILE, buffers)
     ring: Ring
     acc_full: cute.Pointer
@@ -79,14 +80,20 @@ class Shared:
 
 @dataclass(frozen=True)
 class Routing:
-    """Which token each row is and which expert each row tile belongs to."""
+    """Which token each row is, which expert each row tile belongs to, and a factor for each expert."""
 
     tokens: cute.Tensor
     experts: cute.Tensor
+    alpha: cute.Tensor | None
 
 
 class MoeGg1:
-    """The kernel for one configuration; `defect` names the reported bug to build in, None builds the good kernel."""
+    """The kernel for one configuration; `defect` names the reported bug to build in, None builds the good kernel.
+
+    What depends on the element type stands in methods of its own, which kernels/moe_gg1_nvfp4.py replaces.
+    """
+
+    dtype = IN
 
     def __init__(self, config: Mapping[str, Any], defect: str | None) -> None:
         self.tile = Tile(config["tile_m"], config["tile_n"], config["tile_k"])
@@ -94,72 +101,94 @@ class MoeGg1:
         self.stages = config["stages"]
         self.buffers = config["store_buffers"]
         self.max_ctas = config["max_ctas"]
+        self.chunk = CHUNK_BITS // self.dtype.width  # elements that one cp.async copies
+        self.lanes = self.tile.k // self.chunk  # threads that gather one row
+        self.rows_at_a_time = GATHER_THREADS // self.lanes
         self.tmem_columns = tmem.columns(ACCUMULATORS * self.tile.n)
         self.defect = defect
+
+    def make_mma(self) -> cute.TiledMma:
+        """The MMA of one tile."""
+        return operands.make_mma(self.tile)
+
+    def inputs(self, x: cute.Tensor, w: cute.Tensor, w_scales: cute.Tensor | None) -> tuple[Any, Scaled]:
+        """How stages of X lie in shared memory, values and scale factors, and the tensor maps of the weights."""
+        mma = self.make_mma()
+        layout, atom, coordinates = operands.make_load_b(w, mma, self.tile, self.stages)
+        a_layout, _, _ = operands.make_load_a(x, mma, self.tile, self.stages)
+        return (a_layout, None), Scaled(atom, coordinates, layout, None, None, None)
+
+    def room(self, smem: SmemAllocator, layout: Any, scale_layout: Any) -> Stages:
+        """Room for the stages of one operand."""
+        return Stages(smem.allocate_tensor(IN, layout.outer, TMA_ALIGN, layout.inner), None)
+
+    def loads(self, w: Scaled, stages: Stages) -> tuple[tuple[Loads, None], ...]:
+        """The loads of a stage of weights."""
+        tiles = cute.local_tile(w.map, (self.tile.n, self.tile.k), (None, None))  # (N, K, weight tiles, K tiles)
+        return (
+            (operands.partition_load(w.atom, self.make_mma().get_slice(0).partition_B(tiles), stages.values), None),
+        )
+
+    def load_bytes(self) -> int:
+        """Bytes of these."""
+        return self.tile.n * self.tile.k * IN.width // 8
 
     @cute.jit
     def __call__(
         self,
         x: cute.Tensor,
+        x_scales: cute.Tensor | None,
         w: cute.Tensor,
+        w_scales: cute.Tensor | None,
         c: cute.Tensor,
         tokens: cute.Tensor,
         experts: cute.Tensor,
+        alpha: cute.Tensor | None,
         tiles: cute.Tensor,
         stream: Any,
     ) -> None:
         """Launches `max_ctas` CTAs."""
-        mma = operands.make_mma(self.tile)
-        a_layout, _, _ = operands.make_load_a(x, mma, self.tile, self.stages)
-        w_layout, w_atom, w_map = operands.make_load_b(w, mma, self.tile, self.stages)
+        x_layouts, weights = self.inputs(x, w, w_scales)
         c_layout, c_atom, c_map = operands.make_store_c(c, (self.tile.m, SUBTILE), self.buffers)
-        self.kernel(x, w_atom, w_map, c_atom, c_map, tokens, experts, tiles, a_layout, w_layout, c_layout).launch(
+        routing = Routing(tokens, experts, alpha)
+        self.kernel((x, x_scales), x_layouts, weights, (c_atom, c_map, c_layout), routing, tiles).launch(
             grid=(self.max_ctas, 1, 1), block=(THREADS, 1, 1), stream=stream
         )
 
     @cute.kernel
     def kernel(
         self,
-        x: cute.Tensor,
-        w_atom: cute.CopyAtom,
-        w_map: cute.Tensor,
-        c_atom: cute.CopyAtom,
-        c_map: cute.Tensor,
-        tokens: cute.Tensor,
-        experts: cute.Tensor,
+        x: tuple[cute.Tensor, cute.Tensor | None],
+        x_layouts: tuple[Any, Any],
+        w: Scaled,
+        c: tuple[cute.CopyAtom, cute.Tensor, Any],
+        routing: Routing,
         tiles: cute.Tensor,
-        a_layout: cute.ComposedLayout,
-        w_layout: cute.ComposedLayout,
-        c_layout: cute.ComposedLayout,
     ) -> None:
         """Sets up barriers and views, then sends each warp to its role."""
-        mma = operands.make_mma(self.tile)
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-        shared = self.allocate(a_layout, w_layout, c_layout)
+        shared = self.allocate(x_layouts, (w.layout, w.scale_layout), c[2])
         if warp == LOAD_WARP:
-            for atom in (w_atom, c_atom):
+            for atom in (w.atom, c[0]):
                 cpasync.prefetch_descriptor(atom)
             self.init_barriers(shared)
         cute.arch.sync_threads()
 
-        tiles_w = cute.local_tile(w_map, (self.tile.n, self.tile.k), (None, None))  # (N, K, weight tiles, K tiles)
-        tiles_c = cute.local_tile(c_map, (self.tile.m, self.half), (None, None))  # (M, N, row tiles, columns)
-        k_tiles = cute.size(tiles_w, mode=[3])
+        tiles_c = cute.local_tile(c[1], (self.tile.m, self.half), (None, None))  # (M, N, row tiles, columns)
+        k_tiles = cute.ceil_div(cute.size(w.map, mode=[1]), self.tile.k)
         columns = cute.size(tiles_c, mode=[3])
         walk = Walk(cute.arch.block_idx()[0], cute.arch.grid_dim()[0], tiles[0] * columns, columns)
-        routing = Routing(tokens, experts)
 
         if warp == LOAD_WARP:
-            weights = operands.partition_load(w_atom, mma.get_slice(0).partition_B(tiles_w), shared.b)
-            self.load_warp(weights, shared.ring, walk, routing, k_tiles)
+            self.load_warp(self.loads(w, shared.b), shared.ring, walk, routing, k_tiles)
         elif warp == MMA_WARP:
-            self.mma_warp(mma, shared, walk, k_tiles)
+            self.mma_warp(shared, walk, k_tiles)
         elif warp >= GATHER_WARP:
             self.gather_warps(x, shared, walk, routing, k_tiles)
         else:
-            self.epilogue_warps(mma, c_atom, tiles_c, shared, walk)
+            self.epilogue_warps(c[0], tiles_c, shared, walk, routing)
 
-    def allocate(self, a_layout: Any, w_layout: Any, c_layout: Any) -> Shared:
+    def allocate(self, x_layouts: tuple[Any, Any], w_layouts: tuple[Any, Any], c_layout: Any) -> Shared:
         """Lays out shared memory: barriers first, then the operand stages and the store buffers."""
 
         @cute.struct
@@ -173,16 +202,16 @@ class MoeGg1:
 
         smem = SmemAllocator()
         bars = smem.allocate(Barriers)
-        a = smem.allocate_tensor(IN, a_layout.outer, TMA_ALIGN, a_layout.inner)
+        a = self.room(smem, *x_layouts)
         row_layout = cute.tile_to_shape(
-            tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, IN),
+            tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, self.dtype),
             (self.tile.m, self.tile.k, self.stages),
             order=(0, 1, 2),
         )
         return Shared(
             a=a,
-            rows=cute.make_tensor(a.iterator, row_layout.outer),
-            b=smem.allocate_tensor(IN, w_layout.outer, TMA_ALIGN, w_layout.inner),
+            rows=cute.make_tensor(a.values.iterator, row_layout.outer),
+            b=self.room(smem, *w_layouts),
             c=smem.allocate_tensor(OUT, c_layout.outer, TMA_ALIGN, c_layout.inner),
             ring=Ring(bars.ab_full.data_ptr(), bars.ab_empty.data_ptr(), self.stages, 0),
             acc_full=bars.acc_full.data_ptr(),
@@ -202,20 +231,24 @@ class MoeGg1:
             cute.arch.mbarrier_init_fence()
 
     @cute.jit
-    def load_warp(self, w: Loads, ring: Ring, walk: Walk, routing: Routing, k_tiles: Any) -> None:
+    def load_warp(
+        self, w: tuple[tuple[Loads, None], ...], ring: Ring, walk: Walk, routing: Routing, k_tiles: Any
+    ) -> None:
         """Loads the weights of each tile's expert."""
-        size = self.tile.n * self.tile.k * IN.width // 8
+        size = self.load_bytes()
         stage, parity = cutlass.Int32(0), cutlass.Int32(1)
         tile = walk.first
         while tile < walk.count:
             row, column = walk.coordinates(tile)
             weights = routing.experts[row] * walk.columns + column
-            stage, parity = ring.fill_one(((w, None),), weights, (0, k_tiles), size, stage, parity)
+            stage, parity = ring.fill_one(w, weights, (0, k_tiles), size, stage, parity)
             tile += walk.step
         ring.drain(stage, parity)
 
     @cute.jit
-    def gather_warps(self, x: cute.Tensor, shared: Shared, walk: Walk, routing: Routing, k_tiles: Any) -> None:
+    def gather_warps(
+        self, x: tuple[cute.Tensor, Any], shared: Shared, walk: Walk, routing: Routing, k_tiles: Any
+    ) -> None:
         """Copies the rows of each tile, and signals a stage when two further ones are under way."""
         stage, parity, landed, started = cutlass.Int32(0), cutlass.Int32(1), cutlass.Int32(0), cutlass.Int32(0)
         tile = walk.first
@@ -224,7 +257,7 @@ class MoeGg1:
             tokens = self.tokens_of(routing, row)
             for k in cutlass.range(k_tiles, unroll=1):
                 common.wait(shared.ring.empty + stage, parity)
-                self.gather(x, tokens, shared.rows[(None, None, stage)], k)
+                self.gather(x, tokens, shared, stage, k)
                 cute.arch.cp_async_commit_group()
                 stage, parity = common.advance(stage, parity, self.stages)
                 if started >= IN_FLIGHT:
@@ -248,57 +281,60 @@ class MoeGg1:
     def tokens_of(self, routing: Routing, row_tile: Any) -> cute.Tensor:
         """The tokens of the rows that this thread gathers in a tile."""
         thread = cute.arch.thread_idx()[0] - GATHER_WARP * cute.arch.WARP_SIZE
-        lanes = self.tile.k // CHUNK  # threads on one row
-        rows = GATHER_THREADS // lanes  # rows that are gathered at a time
-        tokens = cute.make_rmem_tensor(self.tile.m // rows, cutlass.Int32)
-        for i in range(self.tile.m // rows):
-            tokens[i] = routing.tokens[row_tile * self.tile.m + thread // lanes + i * rows]
+        tokens = cute.make_rmem_tensor(self.tile.m // self.rows_at_a_time, cutlass.Int32)
+        for i in range(self.tile.m // self.rows_at_a_time):
+            tokens[i] = routing.tokens[row_tile * self.tile.m + thread // self.lanes + i * self.rows_at_a_time]
         return tokens
 
-    def gather(self, x: cute.Tensor, tokens: cute.Tensor, stage: cute.Tensor, k: Any) -> None:
+    def gather(self, x: tuple[cute.Tensor, Any], tokens: cute.Tensor, shared: Shared, stage: Any, k: Any) -> None:
         """Starts this thread's copies of one K tile: neighbouring threads copy neighbouring chunks of one row."""
         thread = cute.arch.thread_idx()[0] - GATHER_WARP * cute.arch.WARP_SIZE
-        lanes = self.tile.k // CHUNK
-        rows = GATHER_THREADS // lanes
+        lane, first = thread % self.lanes, thread // self.lanes
         op = cpasync.CopyG2SOp(cache_mode=cpasync.LoadCacheMode.GLOBAL)
-        atom = cute.make_copy_atom(op, IN, num_bits_per_copy=CHUNK * IN.width)
-        for i in range(self.tile.m // rows):
-            source = cute.local_tile(x[(tokens[i], None)], (CHUNK,), (k * lanes + thread % lanes,))
-            target = cute.local_tile(stage[(thread // lanes + i * rows, None)], (CHUNK,), (thread % lanes,))
+        atom = cute.make_copy_atom(op, self.dtype, num_bits_per_copy=CHUNK_BITS)
+        room = shared.rows[(None, None, stage)]
+        for i in range(self.tile.m // self.rows_at_a_time):
+            source = cute.local_tile(x[0][(tokens[i], None)], (self.chunk,), (k * self.lanes + lane,))
+            target = cute.local_tile(room[(first + i * self.rows_at_a_time, None)], (self.chunk,), (lane,))
             cute.copy(atom, source, target)
 
     @cute.jit
-    def mma_warp(self, mma: cute.TiledMma, shared: Shared, walk: Walk, k_tiles: Any) -> None:
+    def mma_warp(self, shared: Shared, walk: Walk, k_tiles: Any) -> None:
         """Allocates TMEM, multiplies tile after tile into alternating accumulators, frees TMEM at the end."""
         tmem.allocate(shared.tmem, shared.tmem_address, self.tmem_columns)
-        accumulators = self.accumulators(mma, shared)
-        a, b = mma.make_fragment_A(shared.a), mma.make_fragment_B(shared.b)
+        mma = self.make_mma()
+        accumulators = tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
         stage, parity, accumulator, free = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(1)
         tile = walk.first
         while tile < walk.count:
             common.wait_relaxed_cluster(shared.acc_empty + accumulator, free)
             common.fence_tcgen05_after()
             acc = accumulators[(None, None, None, accumulator)]
-            stage, parity = tensor_core.multiply(mma, acc, a, b, shared.ring, k_tiles, stage, parity)
+            stage, parity = self.multiply(mma, acc, accumulators.iterator, shared, k_tiles, stage, parity)
             with cute.arch.elect_one():
                 tcgen05.commit(shared.acc_full + accumulator)
             accumulator, free = common.advance(accumulator, free, ACCUMULATORS)
             tile += walk.step
         tmem.free(shared.tmem, accumulators, self.tmem_columns, self.defect)
 
-    def accumulators(self, mma: cute.TiledMma, shared: Shared) -> cute.Tensor:
-        """Both accumulators (MMA, 1, 1, 2), side by side."""
-        return tmem.accumulators(mma, self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
+    @cute.jit
+    def multiply(
+        self, mma: cute.TiledMma, acc: Any, start: cute.Pointer, shared: Shared, k_tiles: Any, stage: Any, parity: Any
+    ) -> tuple[cutlass.Int32, cutlass.Int32]:
+        """acc = the sum of all K tiles; where the ring stands afterwards. `start` is that of TMEM."""
+        a, b = mma.make_fragment_A(shared.a.values), mma.make_fragment_B(shared.b.values)
+        stage, parity = tensor_core.multiply(mma, acc, a, b, shared.ring, k_tiles, stage, parity)
+        return stage, parity
 
     @cute.jit
     def epilogue_warps(
-        self, mma: cute.TiledMma, c_atom: cute.CopyAtom, tiles_c: cute.Tensor, shared: Shared, walk: Walk
+        self, c_atom: cute.CopyAtom, tiles_c: cute.Tensor, shared: Shared, walk: Walk, routing: Routing
     ) -> None:
         """Reads both halves of each accumulator, gives it back, activates and stores."""
         common.arrive(shared.tmem)
         common.wait(shared.tmem, 0)
-        tile_acc = self.accumulators(mma, shared)[((None, None), 0, 0, None)]
-        parts = cute.flat_divide(tile_acc, (self.tile.m, SUBTILE))  # (M, SUBTILE, 1, steps of both halves, accumulator)
+        both = tmem.accumulators(self.make_mma(), self.tile.mnk[:2], shared.tmem_address, ACCUMULATORS)
+        parts = cute.flat_divide(both[((None, None), 0, 0, None)], (self.tile.m, SUBTILE))
         atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(SUBTILE)), ACC)
         load = tcgen05.make_tmem_copy(atom, parts[(None, None, 0, 0, 0)])
         mine = load.get_slice(cute.arch.thread_idx()[0])
@@ -313,6 +349,8 @@ class MoeGg1:
         while tile < walk.count:
             common.wait_relaxed_cluster(shared.acc_full + accumulator, parity)
             common.fence_tcgen05_after()
+            row_tile, column = walk.coordinates(tile)
+            factor = self.factor(routing, row_tile)
             for step in cutlass.range(steps, unroll=1):
                 cute.copy(load, source[(None, None, None, 0, step, accumulator)], gate)
                 cute.copy(load, source[(None, None, None, 0, steps + step, accumulator)], up)
@@ -320,8 +358,8 @@ class MoeGg1:
                 if step == steps - 1:
                     common.fence_tcgen05_before()
                     common.arrive_relaxed_cluster(shared.acc_empty + accumulator)
-                self.activate(gate, up)
-                store.put(gate, buffer, (0, step, *walk.coordinates(tile)), self.defect)
+                self.activate(gate, up, factor)
+                store.put(gate, buffer, (0, step, row_tile, column), self.defect)
                 buffer, _ = common.advance(buffer, 0, self.buffers)
             accumulator, parity = common.advance(accumulator, parity, ACCUMULATORS)
             tile += walk.step
@@ -329,9 +367,15 @@ class MoeGg1:
         common.fence_tcgen05_before()
         common.arrive(shared.tmem)
 
-    def activate(self, gate: cute.Tensor, up: cute.Tensor) -> None:
-        """gate = silu(gate) * up."""
+    def factor(self, routing: Routing, row_tile: Any) -> Any:
+        """What the products of a row tile are multiplied with, None for nothing."""
+        return None
+
+    def activate(self, gate: cute.Tensor, up: cute.Tensor, factor: Any) -> None:
+        """gate = silu(factor * gate) * factor * up."""
         for i in range(cute.size(gate)):
+            if factor is not None:
+                gate[i], up[i] = factor * gate[i], factor * up[i]
             gate[i] = gate[i] * cute.arch.rcp_approx(1.0 + cute.exp(-gate[i], fastmath=True)) * up[i]
 
 
@@ -343,10 +387,13 @@ def build(config: Mapping[str, Any], defect: str | None = None) -> tuple[MoeGg1,
     tokens, rows, n, k = config["tokens"], config["rows"], config["n"], config["k"]
     arguments = (
         operands.fake_matrix(tokens, k),
+        None,
         operands.fake_matrix(config["experts"] * 2 * n, k),
+        None,
         operands.fake_matrix(rows, n, OUT),
         make_fake_compact_tensor(cutlass.Int32, (rows,), assumed_align=16),
         make_fake_compact_tensor(cutlass.Int32, (rows // config["tile_m"],), assumed_align=16),
+        None,
         make_fake_compact_tensor(cutlass.Int32, (1,), assumed_align=16),
         make_fake_stream(),
     )

@@ -64,6 +64,20 @@ WGRAD = settings(
     accumulate=False,
 )
 
+MOE = settings(
+    tokens=1024,
+    experts=32,
+    rows=12288,
+    n=512,
+    k=6144,
+    tile_m=128,
+    tile_n=128,
+    tile_k=64,
+    stages=6,
+    store_buffers=2,
+    max_ctas=148,
+)
+
 HOPPER_SPLITK = settings(
     m=2048, n=4096, k=2048, tile_m=128, tile_n=128, tile_k=64, stages=4, split_k=4, max_clusters=33, table=0
 )
@@ -114,6 +128,12 @@ STORES_DEFECTS = (
         also=("MEM401",),
     ),
     dataclasses.replace(STORE_FENCE_DEFECT, module="kernels.stores"),
+)
+GATHER_DEFECT = Defect(
+    "no-gather-fence",
+    "PRX402",
+    "multiplies gathered rows that the async proxy may not see yet",
+    "kernels.tensor_core",
 )
 PHASE0_DEFECT = Defect(
     "missing-phase0-wait",
@@ -270,30 +290,16 @@ CASES: tuple[KernelCase, ...] = (
     KernelCase(
         name="moe_gg1",
         module="kernels.moe_gg1",
-        config=settings(
-            tokens=1024,
-            experts=32,
-            rows=12288,
-            n=512,
-            k=6144,
-            tile_m=128,
-            tile_n=128,
-            tile_k=64,
-            stages=6,
-            store_buffers=2,
-            max_ctas=148,
-        ),
+        config=MOE,
         archs=BLACKWELL,
-        defects=(
-            *STORES_DEFECTS,
-            Defect(
-                "no-gather-fence",
-                "PRX402",
-                "multiplies gathered rows that the async proxy may not see yet",
-                "kernels.tensor_core",
-            ),
-            PHASE0_DEFECT,
-        ),
+        defects=(*STORES_DEFECTS, GATHER_DEFECT, PHASE0_DEFECT),
+    ),
+    KernelCase(
+        name="moe_gg1_nvfp4",
+        module="kernels.moe_gg1_nvfp4",
+        config=settings(MOE, tile_k=256),
+        archs=BLACKWELL,
+        defects=(STORES_DEFECTS[0], dataclasses.replace(GATHER_DEFECT, module="kernels.scaled"), PHASE0_DEFECT),
     ),
     KernelCase(
         name="grouped_gemm_quant",

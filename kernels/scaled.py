@@ -1,9 +1,12 @@
-"""Block-scaled fp8 operands (MXFP8) of tcgen05.mma, with their scale factors in shared and tensor memory.
+"""Block-scaled operands of tcgen05.mma, with their scale factors in shared and tensor memory.
 
-Values are e4m3 with a contiguous K mode; 32 neighbours along K share one e8m0 scale factor. Scale factors come into
-shared memory with the values and go on to TMEM by `tcgen05.cp` before the MMA that reads them. Each stage of the ring
-has TMEM columns of its own, so that a copy never writes what an earlier MMA may still read: the stage is refilled only
-after that MMA has completed. (An MMA and a later copy by the same thread are not ordered by themselves.)
+    MXFP8    values e4m3; 32 neighbours along K share one e8m0 scale factor
+    NVFP4    values e2m1; 16 neighbours along K share one e4m3 scale factor
+
+Scale factors come into shared memory with the values and go on to TMEM by `tcgen05.cp` before the MMA that reads them.
+Each stage of the ring has TMEM columns of its own, so that a copy never writes what an earlier MMA may still read: the
+stage is refilled only after that MMA has completed. (An MMA and a later copy by the same thread are not ordered by
+themselves.)
 """
 
 from collections.abc import Mapping
@@ -28,7 +31,20 @@ EXPONENT_BIAS = 127  # of fp32 and of e8m0
 MANTISSA_BITS = 23  # of fp32
 WORD = cutlass.Int16  # in which scale factors are moved
 BLOCK = 128  # rows, and values along K, of the blocks in which scale factors lie
-ROWS_OF_COLUMN = 32  # rows whose scale factors of one K tile fill one TMEM column
+ROWS_OF_COLUMN, FACTORS_OF_COLUMN = 32, 4  # rows, and factors of each along K, that fill one TMEM column
+
+
+@dataclass(frozen=True)
+class Format:
+    """Element types, and how many values along K share a scale factor."""
+
+    value: Any
+    scale: Any
+    vector: int
+
+
+MXFP8 = Format(VALUE, SCALE, VECTOR)
+NVFP4 = Format(cutlass.Float4E2M1FN, cutlass.Float8E4M3FN, 16)
 
 
 @dataclass(frozen=True)
@@ -69,9 +85,9 @@ class ScaleFactors:
     tmem: cute.Tensor  # (MMA, M or N, K, stages): the same as the MMA sees it
 
 
-def columns(tile: Tile, ctas: int) -> int:
+def columns(tile: Tile, ctas: int, form: Format = MXFP8) -> int:
     """TMEM columns that the scale factors of one stage take."""
-    return (tile.m // ctas + tile.n) // ROWS_OF_COLUMN
+    return (tile.m // ctas + tile.n) // ROWS_OF_COLUMN * (tile.k // form.vector // FACTORS_OF_COLUMN)
 
 
 def stage_bytes(tile: Tile, ctas: int) -> int:
@@ -80,14 +96,14 @@ def stage_bytes(tile: Tile, ctas: int) -> int:
     return values * VALUE.width // 8 + scales * SCALE.width // 8
 
 
-def fake_values(rows: int, k: int, experts: int) -> Any:
+def fake_values(rows: int, k: int, experts: int, form: Format = MXFP8) -> Any:
     """A matrix for each expert, row-major, without data, to compile for."""
-    return make_fake_compact_tensor(VALUE, (rows, k, experts), stride_order=(1, 0, 2), assumed_align=16)
+    return make_fake_compact_tensor(form.value, (rows, k, experts), stride_order=(1, 0, 2), assumed_align=16)
 
 
-def fake_scales(rows: int, k: int, experts: int) -> Any:
+def fake_scales(rows: int, k: int, experts: int, form: Format = MXFP8) -> Any:
     """The scale factors of such matrices, in the order in which the tensor core takes them."""
-    return make_fake_compact_tensor(SCALE, (rows * k // VECTOR * experts,), assumed_align=16)
+    return make_fake_compact_tensor(form.scale, (rows * k // form.vector * experts,), assumed_align=16)
 
 
 def fake_arguments(config: Mapping[str, Any], factors: int, with_c: bool) -> tuple[Any, ...]:
@@ -113,10 +129,10 @@ def part(scales: cute.Tensor, rows: Any, first: Any, last: Any) -> cute.Tensor:
     return cute.make_tensor(scales.iterator + first * rows // VECTOR, layout)
 
 
-def make_mma(tile: Tile, ctas: int, major: Any = OperandMajorMode.K) -> cute.TiledMma:
+def make_mma(tile: Tile, ctas: int, major: Any = OperandMajorMode.K, form: Format = MXFP8) -> cute.TiledMma:
     """Block-scaled tcgen05.mma of one CTA or of a pair, with fp32 accumulator; `tile` is that of all CTAs."""
     return blackwell_helpers.make_blockscaled_trivial_tiled_mma(
-        VALUE, VALUE, major, major, SCALE, VECTOR, pairs.group(ctas), (tile.m, tile.n)
+        form.value, form.value, major, major, form.scale, form.vector, pairs.group(ctas), (tile.m, tile.n)
     )
 
 
@@ -128,28 +144,36 @@ def make_loads(
     stages: int,
     is_a: bool,
     major: Any = OperandMajorMode.K,
+    form: Format = MXFP8,
 ) -> Scaled:
     """Tensor maps of operand A (M, K, experts) or B (N, K, experts)."""
-    mma = make_mma(tile, ctas, major)
-    factors = cute.make_tensor(scales.iterator, blockscaled_layout.tile_atom_to_shape_SF(values.shape, VECTOR))
+    mma = make_mma(tile, ctas, major, form)
+    factors = cute.make_tensor(scales.iterator, blockscaled_layout.tile_atom_to_shape_SF(values.shape, form.vector))
     op = cpasync.CopyBulkTensorTileG2SOp(pairs.group(ctas))
+    layout, scale_layout = layouts(mma, tile, stages, is_a, form)
     if is_a:
-        layout = blackwell_helpers.make_smem_layout_a(mma, tile.mnk, VALUE, stages)
-        scale_layout = blockscaled_layout.make_smem_layout_sfa(mma, tile.mnk, VECTOR, stages)
         atom, coordinates = cute.nvgpu.make_tiled_tma_atom_A(op, values, one_of(layout), tile.mnk, mma)
         loads = cute.nvgpu.make_tiled_tma_atom_A(op, factors, one_of(scale_layout), tile.mnk, mma, internal_type=WORD)
     else:
-        layout = blackwell_helpers.make_smem_layout_b(mma, tile.mnk, VALUE, stages)
-        scale_layout = blockscaled_layout.make_smem_layout_sfb(mma, tile.mnk, VECTOR, stages)
         atom, coordinates = cute.nvgpu.make_tiled_tma_atom_B(op, values, one_of(layout), tile.mnk, mma)
         # Both CTAs of a pair need all scale factors of B: each loads one half for both.
         if ctas == 2:
             op = cpasync.CopyBulkTensorTileG2SMulticastOp(tcgen05.CtaGroup.TWO)
         one_tile = scale_tile(tile, ctas)
+        one_cta, shape = make_mma(one_tile, 1, form=form), (1, ctas, 1, 1)
         loads = cute.nvgpu.make_tiled_tma_atom_B(
-            op, factors, one_of(scale_layout), one_tile.mnk, make_mma(one_tile, 1), (1, ctas, 1, 1), internal_type=WORD
+            op, factors, one_of(scale_layout), one_tile.mnk, one_cta, shape, internal_type=WORD
         )
     return Scaled(atom, coordinates, layout, *loads, scale_layout)
+
+
+def layouts(mma: cute.TiledMma, tile: Tile, stages: int, is_a: bool, form: Format) -> tuple[Any, Any]:
+    """How the stages of an operand's values and scale factors lie in shared memory."""
+    if is_a:
+        layout = blackwell_helpers.make_smem_layout_a(mma, tile.mnk, form.value, stages)
+        return layout, blockscaled_layout.make_smem_layout_sfa(mma, tile.mnk, form.vector, stages)
+    layout = blackwell_helpers.make_smem_layout_b(mma, tile.mnk, form.value, stages)
+    return layout, blockscaled_layout.make_smem_layout_sfb(mma, tile.mnk, form.vector, stages)
 
 
 def one_of(layout: Any) -> Any:
@@ -162,26 +186,26 @@ def scale_tile(tile: Tile, ctas: int) -> Tile:
     return Tile(tile.m // ctas, tile.n, tile.k)
 
 
-def allocate(smem: SmemAllocator, layout: Any, scale_layout: Any) -> Stages:
+def allocate(smem: SmemAllocator, layout: Any, scale_layout: Any, form: Format = MXFP8) -> Stages:
     """Room for the stages of one operand."""
     return Stages(
-        smem.allocate_tensor(VALUE, layout.outer, TMA_ALIGN, layout.inner),
-        smem.allocate_tensor(SCALE, scale_layout, TMA_ALIGN),
+        smem.allocate_tensor(form.value, layout.outer, TMA_ALIGN, layout.inner),
+        smem.allocate_tensor(form.scale, scale_layout, TMA_ALIGN),
     )
 
 
-def loads(x: Scaled, stages: Stages, tile: Tile, ctas: int, is_a: bool) -> ScaledLoads:
+def loads(x: Scaled, stages: Stages, tile: Tile, ctas: int, is_a: bool, form: Format = MXFP8) -> ScaledLoads:
     """One operand cut into tiles (rows or columns, K tiles, experts) and stages, as this CTA's load warp needs it."""
     rank = pairs.rank(ctas)
     shape = (tile.m if is_a else tile.n, tile.k)
-    mine = make_mma(tile, ctas).get_slice(rank)
+    mine = make_mma(tile, ctas, form=form).get_slice(rank)
     values, scales = (cute.local_tile(y, shape, (None, None, None)) for y in (x.map, x.scale_map))
     if is_a:
         return ScaledLoads(
             partition(x.atom, mine.partition_A(values), stages.values),
             partition(x.scale_atom, mine.partition_A(scales), stages.scales),
         )
-    every = make_mma(scale_tile(tile, ctas), 1).get_slice(0)
+    every = make_mma(scale_tile(tile, ctas), 1, form=form).get_slice(0)
     return ScaledLoads(
         partition(x.atom, mine.partition_B(values), stages.values),
         partition(x.scale_atom, every.partition_B(scales), stages.scales, rank, ctas),
@@ -200,16 +224,16 @@ def partition(atom: cute.CopyAtom, tiles: cute.Tensor, stages: cute.Tensor, rank
 
 
 def make_factors(
-    tile: Tile, ctas: int, smem: cute.Tensor, start: cute.Pointer, stage_columns: int, is_a: bool
+    tile: Tile, ctas: int, smem: cute.Tensor, start: cute.Pointer, stage_columns: int, is_a: bool, form: Format = MXFP8
 ) -> ScaleFactors:
     """The scale factors of one operand: stage s in the TMEM columns from `start` + s * `stage_columns` on."""
     make = blockscaled_layout.make_tmem_layout_sfa if is_a else blockscaled_layout.make_tmem_layout_sfb
-    layout = make(make_mma(tile, ctas), tile.mnk, VECTOR, one_of(smem.layout))
+    layout = make(make_mma(tile, ctas, form=form), tile.mnk, form.vector, one_of(smem.layout))
     stages = cute.size(smem, mode=[3])
-    layout = cute.append(layout, cute.make_layout(stages, stride=stage_columns * 4))  # four factors a column
-    tmem = cute.make_tensor(cute.recast_ptr(start, dtype=SCALE), layout)
+    layout = cute.append(layout, cute.make_layout(stages, stride=stage_columns * FACTORS_OF_COLUMN))
+    tmem = cute.make_tensor(cute.recast_ptr(start, dtype=form.scale), layout)
     source, target = cute.filter_zeros(smem), cute.filter_zeros(tmem)
-    atom = cute.make_copy_atom(tcgen05.Cp4x32x128bOp(pairs.group(ctas)), SCALE)
+    atom = cute.make_copy_atom(tcgen05.Cp4x32x128bOp(pairs.group(ctas)), form.scale)
     copy = tcgen05.make_s2t_copy(atom, target[(None, None, None, 0)])
     mine = copy.get_slice(0)
     return ScaleFactors(
@@ -271,7 +295,7 @@ def multiply(
         cute.copy(scale_b.copy, scale_b.source[at_stage], scale_b.target[at_stage])
         for block in cutlass.range_constexpr(cute.size(a, mode=[2])):
             at = (None, None, block, stage)
-            cute.gemm(mma, acc, [a[at], scale_a.tmem[at]], [b[at], scale_b.tmem[at]], acc)
+            cute.gemm(mma, acc, [a[at], scale_a.tmem[at]], [b[at], scale_b.tmem[at]], acc)  # defect: no-gather-fence
             mma.set(tcgen05.Field.ACCUMULATE, True)
         pairs.commit(ring.empty + stage, ctas)
         stage, parity = common.advance(stage, parity, ring.stages)

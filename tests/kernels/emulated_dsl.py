@@ -40,6 +40,7 @@ INT16 = DType("Int16", 16, np.int16)
 UINT8, BF16 = DType("Uint8", 8, np.uint8), DType("BFloat16", 16, np.float32, to_bf16)
 FP32, TF32 = DType("Float32", 32), DType("TFloat32", 32)
 E4M3, E8M0 = DType("Float8E4M3FN", 8, np.float32, to_e4m3), DType("Float8E8M0FNU", 8)
+E2M1 = DType("Float4E2M1FN", 4)
 
 
 class Opaque:

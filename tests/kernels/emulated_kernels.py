@@ -19,6 +19,7 @@ import numpy as np
 
 from tests.kernels.emulated_dsl import (
     BF16,
+    E2M1,
     E4M3,
     E8M0,
     FP32,
@@ -67,8 +68,10 @@ from tests.kernels.emulated_operations import (
 KERNELS = """
     registry common operands overlap pairs boxes ring scaled expert_inputs stores tensor_core tensor_maps tile_queue
     tmem walk mailbox splitk gemm_persistent gemm_splitk_mailbox tgv_gemm splitk_projection shared_splitk
-    indexer_preproj moe_gg1 grouped grouped_gemm_quant grouped_gemm_srelu grouped_gemm_dsrelu grouped_gemm_wgrad
+    indexer_preproj moe_gg1 moe_gg1_nvfp4 grouped grouped_gemm_quant
+    grouped_gemm_srelu grouped_gemm_dsrelu grouped_gemm_wgrad
 """
+OF_ONE_MMA = {32: 32, 16: 64}  # values along K, by how many share a scale factor
 # Operations that only order or announce something, or that are done as soon as they start.
 NOTHING = """
     relinquish_tmem_alloc_permit dealloc_tmem sync_warp fence_view_async_tmem_load fence_proxy mbarrier_init_fence
@@ -183,7 +186,7 @@ def _nvgpu() -> ModuleType:
 
 def _modules() -> dict[str, ModuleType]:
     """The packages of the DSL by name."""
-    numbers = {dtype.name: dtype for dtype in (INT16, INT32, INT64, UINT8, BF16, FP32, TF32, E4M3, E8M0)}
+    numbers = {dtype.name: dtype for dtype in (INT16, INT32, INT64, UINT8, BF16, FP32, TF32, E2M1, E4M3, E8M0)}
     cute = _module("cutlass.cute", _cute())
     root = {"cute": cute, "range": _range, "range_constexpr": range, "const_expr": _same, "min": min, "max": max}
     named = {
@@ -277,7 +280,9 @@ def _replace_scaled(kernels: Any) -> None:
     """Scale factors stand beside the values, once for each of the values that share one."""
     scaled = kernels.scaled
 
-    def make_loads(values: View, scales: View, tile: Any, ctas: int, stages: int, is_a: bool, _: Any = None) -> Any:
+    def make_loads(
+        values: View, scales: View, tile: Any, ctas: int, stages: int, is_a: bool, major: Any = None, form: Any = None
+    ) -> Any:
         rows = tile.m if is_a else tile.n
         layout = _stages(values, rows // ctas, tile.k, stages)[0]
         factors = _stages(values, rows // ctas if is_a else rows, tile.k, stages)[0]
@@ -285,22 +290,31 @@ def _replace_scaled(kernels: Any) -> None:
         atom = "pair" if ctas == 2 else "bulk"
         return scaled.Scaled(atom, values, layout, atom, scales, plain)
 
-    def make_factors(tile: Any, ctas: int, shared: View, start: Pointer, columns: int, is_a: bool) -> Any:
+    def layouts(mma: Mma, tile: Any, stages: int, is_a: bool, form: Any) -> Any:
+        """Of an operand that threads gather: with each scale factor once."""
+        values, scales = (make_layout((tile.m, k, stages)) for k in (tile.k, tile.k // form.vector))
+        return SimpleNamespace(outer=values, inner=None), SimpleNamespace(outer=scales, modes=scales.modes)
+
+    def make_factors(
+        tile: Any, ctas: int, shared: View, start: Pointer, columns: int, is_a: bool, form: Any = scaled.MXFP8
+    ) -> Any:
         stage = shared.modes
+        block = OF_ONE_MMA[form.vector] * shared.shape[1] // tile.k
         own = MACHINE.registers(extent(stage), E8M0)
         target = linear(own, make_layout(shared.shape)) if ctas == 1 else shared  # a pair's are where both find them
         units = [unit_mode()] * 3
         fives = [View(x.base, x.origin, [x.modes[:2], *units, x.modes[2]]) for x in (shared, target)]
-        return scaled.ScaleFactors(TiledCopy(), *fives, Mma(scaled.VECTOR).make_fragment_A(target))
+        return scaled.ScaleFactors(TiledCopy(), *fives, Mma(block).make_fragment_A(target))
 
     def partition(atom: Any, tiles: View, stages: View, rank: int = 0, ctas: int = 1) -> Any:
         return kernels.operands.partition_load(atom, share(tiles, rank, ctas), share(stages, rank, ctas))
 
-    scaled.make_mma = lambda tile, ctas, major=None: Mma(scaled.VECTOR, ctas)
+    scaled.make_mma = lambda tile, ctas, major=None, form=scaled.MXFP8: Mma(OF_ONE_MMA[form.vector], ctas)
+    scaled.layouts = layouts
+    kernels.moe_gg1_nvfp4.MoeGg1Nvfp4.factors_of_rows = lambda self, scales: scales
     scaled.make_loads, scaled.make_factors, scaled.partition = make_loads, make_factors, partition
-    divide = (1, scaled.VECTOR, 1)
     scaled.blockscaled_layout = kernels.grouped.blockscaled_layout = SimpleNamespace(
-        tile_atom_to_shape_SF=lambda shape, vector: Base(None, shape, (shape[1] // vector, 1, 0), 0, divide)  # type: ignore[arg-type]
+        tile_atom_to_shape_SF=lambda shape, vector: Base(None, shape, (shape[1] // vector, 1, 0), 0, (1, vector, 1))  # type: ignore[arg-type]
     )
 
 

@@ -74,7 +74,11 @@ def _multiply(mma: Mma, target: View, a: Any, b: Any) -> None:
 
 
 def _operand(x: Any) -> Any:
-    values = x[0].read() * x[1].read() if isinstance(x, list) else x.read()
+    if not isinstance(x, list):
+        values = x.read()
+    else:
+        values, scales = x[0].read(), x[1].read()
+        values = values * scales.repeat(values.shape[2] // scales.shape[2], 2)
     return np.asarray(values, np.float32).reshape(values.shape[1:3])
 
 

@@ -18,7 +18,7 @@ np = pytest.importorskip("numpy")
 
 from tests.kernels import emulated_dsl as dsl  # noqa: E402 - needs NumPy
 from tests.kernels import emulated_memory as memory  # noqa: E402
-from tests.kernels.emulated_dsl import BF16, E4M3, E8M0, FP32, INT32, INT64, TF32, UINT8  # noqa: E402
+from tests.kernels.emulated_dsl import BF16, E2M1, E4M3, E8M0, FP32, INT32, INT64, TF32, UINT8  # noqa: E402
 from tests.kernels.emulated_kernels import load  # noqa: E402
 from tests.kernels.emulated_memory import View, matrix, to_bf16, to_e4m3  # noqa: E402
 
@@ -181,20 +181,47 @@ def test_indexer_preprojection() -> None:
     check(weights, expected[:, 128:])
 
 
-def test_gathered_grouped_gemm() -> None:
+def gathered(name: str, x: tuple[View, Any], w: tuple[View, Any], alpha: View | None, tile_k: int) -> tuple[View, Any]:
+    """Runs `moe_gg1` or its relative on four row tiles, of which the last is not in use; C, and tokens and experts."""
     experts, tokens = np.array([2, 0, 0, 1]), np.random.default_rng(5).integers(0, 40, 512)
-    x, gate, up = integers(1, 40, 192), integers(2, 3, 128, 192, most=1), integers(3, 3, 128, 192)
-    weights = np.concatenate([alternate(g, u) for g, u in zip(gate, up, strict=True)])
     c = poisoned(512, 128)
     dsl.reset(0)
-    routing = (matrix(tokens, INT32), matrix(experts, INT32), matrix([3], INT32))  # the fourth row tile is not in use
-    KERNELS.moe_gg1.MoeGg1({**TILE, "max_ctas": 4}, None)(matrix(x, BF16), matrix(weights, BF16), c, *routing, None)
-    expert = experts.repeat(128)
-    sums = [np.einsum("rk,rnk->rn", x[tokens], each[expert]) for each in (gate, up)]
+    kernel = getattr(getattr(KERNELS, name), "".join(part.title() for part in name.split("_")))
+    routing = (matrix(tokens, INT32), matrix(experts, INT32), alpha, matrix([3], INT32))
+    kernel({**TILE, "tile_k": tile_k, "max_ctas": 4}, None)(*x, *w, c, *routing, None)
     written = c.base.memory.writes.reshape(512, 128)
     assert (written[:384] == 1).all()
     assert (written[384:] == 0).all()
-    np.testing.assert_allclose(content(c)[:384], (silu(sums[0]) * sums[1])[:384], rtol=2**-8, atol=1e-30)
+    return c, (tokens, experts.repeat(128))
+
+
+def check_swiglu(c: View, gate: Any, up: Any) -> None:
+    np.testing.assert_allclose(content(c)[:384], (silu(gate) * up)[:384], rtol=2**-8, atol=1e-30)
+
+
+def test_gathered_grouped_gemm() -> None:
+    x, gate, up = integers(1, 40, 192), integers(2, 3, 128, 192, most=1), integers(3, 3, 128, 192)
+    weights = np.concatenate([alternate(g, u) for g, u in zip(gate, up, strict=True)])
+    c, (tokens, expert) = gathered("moe_gg1", (matrix(x, BF16), None), (matrix(weights, BF16), None), None, 64)
+    check_swiglu(c, *(np.einsum("rk,rnk->rn", x[tokens], each[expert]) for each in (gate, up)))
+
+
+def test_gathered_grouped_gemm_nvfp4() -> None:
+    k, random = 512, np.random.default_rng(7)
+    x, gate, up = integers(1, 40, k), integers(2, 3, 128, k, most=1), integers(3, 3, 128, k, most=1)
+    scale_x, *scale_w = (np.exp2(random.integers(-1, 2, (*shape, k // 16))) for shape in ((40,), (3, 128), (3, 128)))
+    weights, scales = (
+        np.concatenate([alternate(g, u) for g, u in zip(*both, strict=True)])[:, :, None]
+        for both in ((gate, up), scale_w)
+    )
+    alpha = np.array([0.5, 1, 2], np.float32) / 64
+    w = matrix(weights, E2M1), matrix(scales, E4M3, divide=(1, 16, 1))
+    c, (tokens, expert) = gathered(
+        "moe_gg1_nvfp4", (matrix(x, E2M1), matrix(scale_x, E4M3)), w, matrix(alpha, FP32), 256
+    )
+    full_x = (x * scale_x.repeat(16, 1))[tokens]
+    full = ((each * scale.repeat(16, 2))[expert] for each, scale in zip((gate, up), scale_w, strict=True))
+    check_swiglu(c, *(alpha[expert][:, None] * np.einsum("rk,rnk->rn", full_x, each) for each in full))
 
 
 def quantized(values: Any) -> tuple[Any, Any]:

@@ -56,6 +56,24 @@ MUTANTS: dict[str, tuple[str, str, str, Callable[[], None]]] = {
         arithmetic.test_indexer_preprojection,
     ),
     "gate is up": ("moe_gg1", "0, steps + step,", "0, step,", arithmetic.test_gathered_grouped_gemm),
+    "scale factors of another row": (
+        "moe_gg1_nvfp4",
+        "self.own_row()]",
+        "self.own_row() // 2]",
+        arithmetic.test_gathered_grouped_gemm_nvfp4,
+    ),
+    "scale factors of another K tile": (
+        "moe_gg1_nvfp4",
+        "k * self.words + word",
+        "k + word",
+        arithmetic.test_gathered_grouped_gemm_nvfp4,
+    ),
+    "alpha of another expert": (
+        "moe_gg1_nvfp4",
+        "alpha[routing.experts[row_tile]]",
+        "alpha[0]",
+        arithmetic.test_gathered_grouped_gemm_nvfp4,
+    ),
     "one expert skipped": (
         "tile_queue",
         "expert += 1",

@@ -31,6 +31,7 @@ WAIT_CLUSTER = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
 ACQUIRE = "fence.acquire.sync_restrict::shared::cluster.cluster"
 RELEASE = "mbarrier.arrive.relaxed.cluster.shared.b64"
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x32.b32"
+MMA = "tcgen05.mma.cta_group::1.kind"
 WAIT_LD = "tcgen05.wait::ld.sync.aligned"
 BEFORE = "tcgen05.fence::before_thread_sync"
 AFTER = "tcgen05.fence::after_thread_sync"
@@ -88,7 +89,8 @@ MARKED = {
     "no-drain": BULK_STORE,
     "late-store-wait": "st.shared.v4.b32",
     "hopper_gemm_persistent/late-store-wait": "stmatrix.sync.aligned.m8n8.x4.shared.b16",
-    "no-gather-fence": "tcgen05.mma.cta_group::1.kind::f16.collector::a::discard",
+    "no-gather-fence": f"{MMA}::f16.collector::a::discard",
+    "moe_gg1_nvfp4/no-gather-fence": f"{MMA}::mxf4nvf4.block_scale.block16.collector::a::discard",
     "no-proxy-fence": BULK_STORE,
 }
 # Kernels share defects that stand in a common module: one kernel builds each of those here, `verify --defects` all.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import inspect
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("cutlass")
 
-from kernels import grouped_gemm_wgrad, mailbox, overlap, registry, scaled, tile_queue
+from kernels import grouped_gemm_wgrad, mailbox, moe_gg1_nvfp4, overlap, registry, scaled, tile_queue
 from kernels.hopper_splitk_mailbox import HopperSplitK
 from kernels.splitk import SplitK
 from kernels.walk import Walk
@@ -124,6 +125,32 @@ def test_release_stands_right_behind_the_last_shared_columns(reserved: int) -> N
         assert shared <= before
         assert not shared & after
         assert release < 0 or not shared <= set().union(*read[:release])
+
+
+def test_gathered_scale_factors_lie_as_the_tensor_core_takes_them() -> None:
+    """PTX ISA 9.x, tcgen05.cp 32x128b.warpx4: 128 rows and 4 factors a block; row r at (r % 32) * 16 + r // 32 * 4."""
+    made = {}
+
+    def make_layout(shape: Any, stride: Any) -> None:
+        made["layout"] = shape, stride
+
+    source = inspect.unwrap(moe_gg1_nvfp4.MoeGg1Nvfp4.factors_of_rows)
+    original = source.__globals__["cute"]
+    source.__globals__["cute"] = SimpleNamespace(make_layout=make_layout, make_tensor=lambda *_: None)
+    try:
+        kernel = SimpleNamespace(tile=SimpleNamespace(m=128), words=4, stages=6)
+        source(kernel, SimpleNamespace(iterator=None))
+    finally:
+        source.__globals__["cute"] = original
+    ((rows, groups), (four, words), stages), ((row, group), (factor, word), stage) = made["layout"]
+    places = {
+        (r, k, s): r % rows * row + r // rows * group + k % four * factor + k // four * word + s * stage
+        for r in range(rows * groups)
+        for k in range(four * words)
+        for s in range(stages)
+    }
+    assert sorted(places.values()) == list(range(128 * 16 * 6))
+    assert all(at == r % 32 * 16 + r // 32 * 4 + k % 4 + k // 4 * 512 + s * 2048 for (r, k, s), at in places.items())
 
 
 def test_quantization_uses_the_smallest_power_of_two_that_fits() -> None:
