@@ -59,8 +59,27 @@ def test_streams_split_the_warps(verifier: Verifier, kernel: Path) -> None:
 def test_barriers_say_who_does_what(verifier: Verifier, kernel: Path) -> None:
     out = verifier("show", "barriers", kernel).out
     assert "full: 1 stage, count 1" in out
-    assert "wait acquire.cta by" in out
+    assert "wait acquire.cta (parity 0) by" in out
     assert "PTX 23" in out
+
+
+def test_barriers_of_the_mailbox_have_both_sides_and_what_they_guard(verifier: Verifier) -> None:
+    """Bytes, parities and data of a kernel with every kind of signal; no barrier is left out."""
+    stored = Path(__file__).parents[1] / "data" / "gemm_splitk_mailbox.sm_100a.ptx"
+    lines = [line.strip() for line in verifier("show", "barriers", stored).out.splitlines()]
+    heads = [line for line in lines if line.startswith("__dynamic_shmem__0") and "count" in line]
+    assert sum(int(line.split(": ")[1].split()[0]) for line in heads) == stored.read_text().count("mbarrier.init")
+    for head in heads:
+        index = lines.index(head)
+        block = lines[index + 1 : next((i for i in range(index + 1, len(lines)) if lines[i] in heads), len(lines))]
+        assert any(line.startswith("wait ") for line in block), head
+        assert any(line.startswith(("arrive ", "tcgen05 commit ")) for line in block), head
+        assert any(line.startswith("guards ") for line in block), head
+    text = "\n".join(lines)
+    assert "arrive relaxed.cluster (count 1, expecting 16384 bytes) by tma-load" in text
+    assert "wait acquire.cta (parity 1) by mma" in text
+    assert "__dynamic_shmem__0+132096 + stage written by st.async of epilogue" in text
+    assert "tensor memory of tmem load by epilogue" in text
 
 
 def test_skeleton_has_only_what_synchronizes(verifier: Verifier, kernel: Path) -> None:

@@ -90,7 +90,20 @@ def mutants(kernel: str) -> list[Mutant]:
     numbers: Counter[tuple[str, str]] = Counter()
     seen = {text}
     focus = FOCUS.get(kernel, "")
-    for operator in (_delete, _weaken, _count, _neighbour, _retry, _hoist, _sink, _swap):
+    for operator in (
+        _delete,
+        _weaken,
+        _confuse,
+        _count,
+        _miscount,
+        _neighbour,
+        _retry,
+        _hoist,
+        _release,
+        _sink,
+        _swap,
+        _all,
+    ):
         for what, statement, edited in operator(lines, statements):
             if focus not in statement.op.text:
                 continue
@@ -142,6 +155,27 @@ def _weaken(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
             yield "relax", statement, _replaced(lines, statement.index, statement.line.replace(old, f"{old}.relaxed"))
 
 
+_CONFUSED = (  # a fence or a completion, and one that is easily taken for it
+    ("fence.proxy.async.shared::cta", "fence.proxy.async.global"),
+    ("fence.acquire.sync_restrict::shared::cluster.cluster", "fence.acq_rel.cta"),
+    ("fence.acquire.sync_restrict::shared::cluster.cluster", "fence.release.sync_restrict::shared::cta.cluster"),
+    ("fence.proxy.tensormap::generic.acquire.gpu", "fence.proxy.tensormap::generic.acquire.cta"),
+    ("fence.mbarrier_init.release.cluster", "fence.proxy.async.shared::cta"),
+    ("tcgen05.wait::ld", "tcgen05.wait::st"),
+    ("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync"),
+    ("tcgen05.fence::after_thread_sync", "tcgen05.fence::before_thread_sync"),
+)
+
+
+def _confuse(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
+    """Write another fence, or wait for accesses of the other direction."""
+    for statement in statements:
+        for right, wrong in _CONFUSED:
+            if statement.op.text.startswith(right):
+                edited = statement.line.replace(right, wrong)
+                yield f"{wrong} for", statement, _replaced(lines, statement.index, edited)
+
+
 def _relaxed(opcode: str) -> str:
     if "acquire." in opcode or "release." in opcode:
         return opcode.replace("acquire.", "relaxed.").replace("release.", "relaxed.")
@@ -158,6 +192,29 @@ def _count(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
         if statement.op.has("read"):
             whole = statement.line.replace(".read", "")
             yield "drop .read of", statement, _replaced(lines, statement.index, whole)
+
+
+def _miscount(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
+    """One arrival more or less than a barrier is initialized with; 16 bytes more or less than copies move."""
+    for statement in statements:
+        expects = statement.op.has("expect_tx") or statement.family == "mbarrier.expect_tx"
+        if statement.family != "mbarrier.init" and not expects:
+            continue
+        operand = re.search(r"(%r\d+|\d+)\s*;", statement.line)
+        assert operand is not None
+        number = _constant(lines, statement.index, operand[1])
+        for change in (16, -16) if expects else (1, -1):
+            if number + change > 0:
+                edited = statement.line[: operand.start()] + f"{number + change};"
+                yield f"{change:+} in", statement, _replaced(lines, statement.index, edited)
+
+
+def _constant(lines: list[str], index: int, operand: str) -> int:
+    """The number that an operand of line `index` is: written there, or moved into the register before."""
+    if operand.isdigit():
+        return int(operand)
+    move = re.compile(rf"\s*mov\.b32\s+{re.escape(operand)}, (\d+);")
+    return next(int(found[1]) for i in range(index - 1, -1, -1) if (found := move.match(lines[i])))
 
 
 def _neighbour(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
@@ -214,6 +271,65 @@ def _moved_up(lines: list[str], index: int, to: int) -> list[str] | None:
     return [*rest[:to], *(lines[i] for i in block), *rest[to:]]
 
 
+def _release(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
+    """Move an arrive, with the branch that guards it, up past the conditional or plain access before it."""
+    for statement in statements:
+        if statement.family not in ("mbarrier.arrive", "tcgen05.commit"):
+            continue
+        first, last = _guarded(lines, statement.index)
+        outer: int | None = None  # the branch around the block that is being passed
+        for index in range(first - 1, -1, -1):
+            line = lines[index].strip()
+            other = _statement(index, lines[index])
+            if outer is None and line.endswith(":"):
+                outer = _skip(lines, index)
+                if outer is None:
+                    break
+            elif outer is None and _ends_block(lines[index]):
+                break
+            elif other is not None and other.family in _LOADS and other.family != "tcgen05.mma":
+                to = index if outer is None else outer
+                if not _defined(lines[to:first]) & _used(lines[first : last + 1]):
+                    rest = [*lines[:first], *lines[last + 1 :]]
+                    yield "release early", statement, [*rest[:to], *lines[first : last + 1], *rest[to:]]
+                break
+            if index == outer:
+                outer = None
+
+
+def _guarded(lines: list[str], index: int) -> tuple[int, int]:
+    """Lines of the innermost `@p bra L; ... L:` around a line that holds nothing but a signal; else the line alone."""
+    for start in range(index - 1, -1, -1):
+        branch = re.search(r"@!?\S+\s+bra\s+([$\w]+);", lines[start])
+        if branch is not None:
+            end = next((i for i, line in enumerate(lines) if line.startswith(f"{branch[1]}:")), -1)
+            inner = lines[start + 1 : end]
+            accesses = [s for i, line in enumerate(inner) if (s := _statement(i, line)) and s.family in _LOADS]
+            if end > index and not accesses and _skip(lines, end) == start:
+                return start, end
+            return index, index
+        if _ends_block(lines[start]):
+            return index, index
+    return index, index
+
+
+def _skip(lines: list[str], label: int) -> int | None:
+    """The branch to a label, if it is the only one and stands before it."""
+    target = lines[label].strip().split(":")[0]
+    found = [i for i, line in enumerate(lines) if re.search(rf"bra(?:\.uni)?\s+{re.escape(target)};", line)]
+    return found[0] if len(found) == 1 and found[0] < label and "@" in lines[found[0]] else None
+
+
+def _defined(lines: list[str]) -> set[str]:
+    return {found[0] for line in lines if (found := _REGISTER.findall(line))}
+
+
+def _used(lines: list[str]) -> set[str]:
+    return {register for line in lines for register in _REGISTER.findall(line)} - _defined(
+        [line for line in lines if "bra" not in line and "arrive" not in line]
+    )
+
+
 def _sink(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
     """Move a wait or a fence down past the next signal: behind the block that gives it, if that is conditional."""
     for statement in statements:
@@ -248,6 +364,15 @@ def _swap(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
             continue
         edited = [*lines[: first.index], *between, second.line, first.line, *lines[second.index + 1 :]]
         yield "swap", first, edited
+
+
+def _all(lines: list[str], statements: Sequence[_Statement]) -> _Edits:
+    """Every wait relaxed, and no fence that acquires."""
+    waits = {s.index: s.line.replace(s.op.text, _relaxed(s.op.text)) for s in statements if s.family in _WAITS}
+    fences = {s.index for s in statements if s.family == "fence" and s.op.has("acquire")}
+    if waits:
+        edited = [waits.get(i, line) for i, line in enumerate(lines) if i not in fences]
+        yield "relax every", next(s for s in statements if s.family in _WAITS), edited
 
 
 def _ends_block(line: str) -> bool:

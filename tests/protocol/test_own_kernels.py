@@ -133,6 +133,12 @@ def test_split_k_without_the_phase0_wait_shows_the_schedule() -> None:
     assert any("one of warps 0, 1, 2, 3 may be late" in fact for fact in told)
 
 
+def test_a_store_to_a_peer_that_signals_the_own_cta_is_waited_for_by_nobody() -> None:
+    barrier = "mapa.shared::cluster.u32 \t%r122, %r402, "
+    kernel = facts(swapped(SPLIT_K, f"{barrier}%r403;", f"{barrier}%r5;"), CLUSTER)
+    assert violated(kernel) == {"MEM401"}
+
+
 def test_the_cluster_is_inferred_when_nobody_says_it() -> None:
     protocol = facts(SPLIT_K).protocol
     assert protocol is not None

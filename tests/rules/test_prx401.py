@@ -49,6 +49,21 @@ def test_a_kernel_parameter_needs_no_acquire(map_name: str) -> None:
     assert verdicts(f"warp 0:\n{USE.format(map_name)}") == [Verdict.PROVED]
 
 
+@pytest.mark.parametrize(
+    ("scope", "change", "expected"),
+    [
+        ("gpu", "", Verdict.PROVED),
+        ("sys", "", Verdict.PROVED),
+        ("cta", "", Verdict.VIOLATED),  # an earlier kernel wrote the map
+        ("cluster", "", Verdict.VIOLATED),
+        ("cta", f"{REPLACE} {RELEASE}", Verdict.PROVED),  # the thread itself did
+    ],
+)
+def test_the_scope_of_an_acquire_reaches_the_writer(scope: str, change: str, expected: Verdict) -> None:
+    acquire = ACQUIRE.format("gmap").replace(".gpu", f".{scope}")
+    assert verdicts(f"warp 0:\n{change}\n{acquire}\n{USE.format('gmap')}") == [expected]
+
+
 def test_an_acquire_skipped_while_the_map_is_the_same_counts() -> None:
     assert verdicts(skipped("-1", "r6")) == [Verdict.PROVED]
 

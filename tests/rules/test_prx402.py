@@ -124,3 +124,10 @@ def test_what_another_role_replaces_with_a_fence_is_left_open() -> None:
     assert verdicts(*reader, *stale, *fresh, FENCE, ARRIVE) == [Verdict.UNKNOWN]
     assert verdicts(*reader, *stale, *fresh, ARRIVE) == [Verdict.VIOLATED]
     assert verdicts(*reader, *stale, *fresh[:-1], "st.shared.b32 [buf+64], r1;", FENCE, ARRIVE) == [Verdict.VIOLATED]
+
+
+@pytest.mark.parametrize(("target", "expected"), [("buf", Verdict.UNKNOWN), ("buf2", Verdict.VIOLATED)])
+def test_what_a_copy_replaces_is_left_open(target: str, expected: Verdict) -> None:
+    copy = f"cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [{target}], [gp], 64, [bar2];"
+    reader = ("warp 0:", WAIT, DESCRIPTOR.format("buf"), MMA)
+    assert verdicts(*reader, "warp 1:", WRITE, ARRIVE, "warp 2:", ISSUE.replace("0;", "64;", 1), copy) == [expected]

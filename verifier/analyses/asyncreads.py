@@ -78,7 +78,7 @@ class AsyncReads:
         return None
 
     def replacement(self, stream: Stream, read: Event, late: Handover) -> Event | None:
-        """A fenced write of another role to bytes of the write: it may replace them before they are read."""
+        """A fenced write of another role to bytes of the write, or a copy that begins there: they may be replaced."""
         role = self._model.role_of(late.writer)
         stale = self._footprints.written(late.writer, late.write)
         if stale is None or late.signal is None:
@@ -89,6 +89,11 @@ class AsyncReads:
                 continue
             if self.late(stream, read, writer, write) is None:
                 return write
+        for writer in self._model.streams:
+            for copy in self.flow(writer).select(lambda e: e.kind is Kind.BULK_LOAD):
+                fresh = self._footprints.written(writer, copy)
+                if fresh is not None and any(low <= start < high for start, _ in fresh for low, high in stale):
+                    return copy  # where it ends is not known
         return None
 
     def _bare(self, stream: Stream) -> dict[int, list[Event]]:

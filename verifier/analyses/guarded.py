@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from verifier.analyses.facts import KernelFacts
-from verifier.analyses.flow import EventFlow
 from verifier.model.barriers import Barrier, BarrierUse
 from verifier.model.events import TMEM_ASYNC, TMEM_WRITES, Event, Kind
 from verifier.model.kernel import KernelModel
@@ -74,17 +73,18 @@ def guarded_uses(
             tmem |= TMEM_ASYNC | TMEM_WRITES
             written.append(Region(None, 0, None))
         elif use.event.kind in (Kind.BARRIER_ARRIVE, Kind.COPY_ARRIVE):
-            for access in _handed_over(facts.flow(model, use.stream), model, use):
+            for access in handed_over(facts, model, use):
                 _hand_over(model, use.stream, access, read, written, tmem)
     guarded = Guarded(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)), frozenset(tmem))
     return lambda stream, event: _touches(model, stream, event, guarded)
 
 
-def _handed_over(flow: EventFlow, model: KernelModel, arrive: BarrierUse) -> list[Event]:
+def handed_over(facts: KernelFacts, model: KernelModel, arrive: BarrierUse) -> list[Event]:
     """Accesses for which `arrive` is the first signal that follows: it hands over what they touched.
 
     A named barrier hands over shared memory, too, but tensor memory is passed on through mbarriers.
     """
+    flow = facts.flow(model, arrive.stream)
     barriers = {use.barrier for use in model.barriers.of(arrive.stream, arrive.event)}
 
     def other_arrive(event: Event) -> bool:

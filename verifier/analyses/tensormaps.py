@@ -8,8 +8,9 @@ from verifier.analyses.acquired import AcquireWalk, map_address
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
 from verifier.analyses.rewriting import atoms
-from verifier.analyses.visibility import SIGNALS, WAITS, Rendezvous, names_map
+from verifier.analyses.visibility import SIGNALS, WAITS, Rendezvous, acquires_map, names_map
 from verifier.isa.proxies import MAP_BYTES
+from verifier.isa.scopes import includes
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.ssa import SsaValue
@@ -84,6 +85,8 @@ class Acquires:
         self._rendezvous = Rendezvous(facts, model)
         self._flows = {id(s): facts.flow(model, s) for s in model.streams}
         self._walks: dict[int, AcquireWalk] = {}
+        if not any(self._changes_map(flow, e) for flow in self._flows.values() for e in flow.events):
+            self._flows = {key: _without_narrow(flow) for key, flow in self._flows.items()}
 
     def walk(self, stream: Stream) -> AcquireWalk:
         """The finished walk over a stream. Raises `acquired.PathLimit` or `rewriting.TooDeep`."""
@@ -156,6 +159,11 @@ class Acquires:
         signals = frozenset(e.instr for e in flow.events if e.kind in SIGNALS and after.get(e.instr))
         waits = [e for e in self._flows[id(stream)].events if e.kind in WAITS]
         return [w for w in waits if self._rendezvous.signalled_by(signals, sender, stream, w)]
+
+
+def _without_narrow(flow: EventFlow) -> EventFlow:
+    """The events less those acquires that do not reach an earlier kernel, which wrote the maps."""
+    return EventFlow(flow.stream, [e for e in flow.events if not acquires_map(e) or includes(e.scope, "gpu")])
 
 
 def _is_fixed(value: Value) -> bool:

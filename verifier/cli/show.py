@@ -16,7 +16,7 @@ from verifier.cli.protocol import has_protocol, protocol_lines
 from verifier.cli.targets import bundles_of
 from verifier.errors import ConfigError, VerifierError
 from verifier.launch import Dim3
-from verifier.report import views
+from verifier.report import handoffs, views
 from verifier.report.text import short_name
 
 VIEW_NAMES = ("streams", "cfg", "barriers", "skeleton", "protocol")
@@ -71,7 +71,8 @@ def _kernel(kernel: KernelFacts, view: str) -> Iterator[str]:
     for model in (kernel.ptx, kernel.sass):
         if model is not None:
             yield f"  {views.heading(model)}"
-            yield from (f"    {line}" for line in views.VIEWS[view](model))
+            lines = handoffs.barriers(kernel, model) if view == "barriers" else views.VIEWS[view](model)
+            yield from (f"    {line}" for line in lines)
             yield from (f"  note: {assumption}" for assumption in model.assumptions)
     if kernel.ptx is not None and kernel.sass is not None and view == "streams":
         yield f"  {views.agreement(kernel.ptx, kernel.sass)}"

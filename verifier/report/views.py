@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from verifier.model.barriers import Barrier, BarrierUse
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.program import AddressExpr, Const, Guard
@@ -20,7 +19,6 @@ View = Callable[[KernelModel], Iterator[str]]
 
 # What everybody has and says nothing about what a warp is for.
 _COMMONPLACE = frozenset({Kind.LOAD, Kind.STORE, Kind.EXIT, Kind.COLLECTIVE, Kind.WARP_SYNC})
-_BARRIER_KINDS = (Kind.BARRIER_INIT, Kind.BARRIER_EXPECT, Kind.BARRIER_ARRIVE, Kind.TMEM_COMMIT, Kind.BARRIER_WAIT)
 
 
 def streams(model: KernelModel) -> Iterator[str]:
@@ -62,21 +60,6 @@ def cfg(model: KernelModel) -> Iterator[str]:
                 yield f"  B{index:<4} {place(first)} .. {place(last)}  depth {depth}{header} -> {targets or 'nowhere'}"
 
 
-def barriers(model: KernelModel) -> Iterator[str]:
-    """Each mbarrier: stages, arrival count, and which role does what with it where."""
-    found = model.barriers
-    for barrier in found.arrays:
-        count = "never initialised here" if barrier.count is None else f"count {barrier.count}"
-        yield f"{barrier.name}: {_many(barrier.stages, 'stage')}, {count}"
-        yield from _uses(model, barrier, [use for use in found.uses if use.barrier is barrier])
-    if found.unresolved:
-        yield f"unresolved: {_many(len(found.unresolved), 'use')} whose barrier is not known"
-        for stream, event in found.unresolved:
-            yield f"    {model.role_of(stream)}: {event.kind.value}  [{place(event.location)}]  {event.opcode}"
-    if not found.arrays and not found.unresolved:
-        yield "no mbarrier"
-
-
 def skeleton(model: KernelModel) -> Iterator[str]:
     """What synchronizes in each role, in the order of the code, indented by the depth of loops."""
     for role in model.roles:
@@ -91,7 +74,7 @@ def skeleton(model: KernelModel) -> Iterator[str]:
                 yield f"  {'  ' * depth}{event.kind.value}{operand}{some}  [{place(event.location)}]  {event.opcode}"
 
 
-VIEWS: dict[str, View] = {"streams": streams, "cfg": cfg, "barriers": barriers, "skeleton": skeleton}
+VIEWS: dict[str, View] = {"streams": streams, "cfg": cfg, "skeleton": skeleton}
 
 
 def heading(model: KernelModel) -> str:
@@ -129,25 +112,6 @@ def warps_text(warps: Sequence[int]) -> str:
 
 def _events(model: KernelModel, role: Role) -> list[Event]:
     return [event for event in model.events if any(stream.runs(event) for stream in role.streams)]
-
-
-def _uses(model: KernelModel, barrier: Barrier, uses: Sequence[BarrierUse]) -> Iterator[str]:
-    for kind in _BARRIER_KINDS:
-        yield from _lines_of(model, kind, [use for use in uses if use.event.kind is kind])
-    rest = [use for use in uses if use.event.kind not in _BARRIER_KINDS]
-    for kind in dict.fromkeys(use.event.kind for use in rest):
-        yield from _lines_of(model, kind, [use for use in rest if use.event.kind is kind])
-
-
-def _lines_of(model: KernelModel, kind: Kind, uses: Sequence[BarrierUse]) -> Iterator[str]:
-    grouped: dict[tuple[str, str], dict[str, None]] = {}
-    for use in uses:
-        order = f" {use.event.sem}" + (f".{use.event.scope}" if use.event.scope else "")
-        where = " in a peer CTA" if use.remote else ""
-        key = (model.role_of(use.stream), f"{kind.value}{order if use.event.sem != 'weak' else ''}{where}")
-        grouped.setdefault(key, {})[place(use.event.location)] = None
-    for (role, what), places in grouped.items():
-        yield f"    {what} by {role}: {'; '.join(places)}"
 
 
 def _operand(model: KernelModel, stream: Stream, event: Event) -> str:

@@ -305,8 +305,10 @@ def _async_store(code: Code, instr: Instr, event: Event) -> Step:
 
     def step(fiber: Fiber) -> None:
         address = where.value(fiber)
-        for barrier, lanes in target.by_address(fiber):
-            fiber.machine.traffic.async_store(fiber, address, width, barrier, lanes, index)
+        barriers = target.by_address(fiber)
+        for barrier, lanes in barriers:
+            rank = barrier >> RANK_SHIFT if len(barriers) > 1 else None
+            fiber.machine.traffic.async_store(fiber, address, width, barrier, lanes, index, rank)
         if slots:
             _write_lanes(fiber, address, size, slots)
 

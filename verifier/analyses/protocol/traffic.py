@@ -135,8 +135,20 @@ class Traffic:
         copies = fiber.warp.copies
         self._record(fiber.warp, low, size, True, instr, copies.component, copies.issue(), pieces)
 
-    def async_store(self, fiber: Fiber, address: LaneValue, width: int, signal: int, lanes: int, instr: int) -> None:
-        """Stores that complete bytes on a barrier, one for each of `lanes` lanes."""
+    def async_store(
+        self,
+        fiber: Fiber,
+        address: LaneValue,
+        width: int,
+        signal: int,
+        lanes: int,
+        instr: int,
+        only: int | None,
+    ) -> None:
+        """Stores that complete bytes on a barrier, one for each of `lanes` lanes.
+
+        `only` is the CTA that they go to; None: wherever their addresses say.
+        """
         warp = fiber.warp
         component = self._machine.components.get("async", warp.name, signal)
         done = self._count(component)
@@ -147,11 +159,12 @@ class Traffic:
                 starts.add(own)
             else:
                 self.unresolved.setdefault(instr, own.why)
-        rank = signal >> RANK_SHIFT
-        mine = sorted(s for s in starts if s >> RANK_SHIFT == rank)
-        if mine:
-            pieces = tuple((s & OFFSET_MASK, width) for s in mine)
-            self._record(warp, mine[0], mine[-1] + width - mine[0], True, instr, component, done, pieces)
+        for rank in sorted({s >> RANK_SHIFT for s in starts}) if only is None else [only]:
+            there = sorted(s for s in starts if s >> RANK_SHIFT == rank)
+            if not there:
+                continue
+            pieces = tuple((s & OFFSET_MASK, width) for s in there)
+            self._record(warp, there[0], there[-1] + width - there[0], True, instr, component, done, pieces)
         barrier = self._machine.signals.barrier(signal)
         self._machine.signals.deliver(warp, barrier, width * lanes, instr, {component: done})
 
