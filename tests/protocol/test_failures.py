@@ -74,6 +74,14 @@ def test_roles_that_count_by_different_inputs_leave_the_hang_open() -> None:
     assert not proved(kernel)
 
 
+@pytest.mark.parametrize("mixed", ["", "add.u32 n, n, m; sub.u32 n, n, m; add.u32 m, m, n; sub.u32 m, m, n;"])
+def test_one_of_two_inputs_that_belong_together_may_not_be_raised_alone(mixed: str) -> None:
+    text = swapped(ring(4, "two parameters"), "mov.b32 i, 0;", f"{mixed} mov.b32 i, 0;")
+    (judgement,) = judge(facts(text), "CTL703")
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "= 640" in judgement.reason
+
+
 def test_a_proof_names_the_corner_cases_that_it_leaves_out() -> None:
     (judgement,) = judge(facts(ring(2, "two parameters")), "CTL703")
     assert judgement.verdict is Verdict.PROVED

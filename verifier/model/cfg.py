@@ -96,12 +96,27 @@ class Cfg:
         return dict(rustworkx.immediate_dominators(reverse, self.exit))
 
     def dominates(self, above: int, below: int) -> bool:
-        while below != above:
-            parent = self.dominator.get(below, below)
-            if parent == below:
-                return False
-            below = parent
-        return True
+        if above == below:
+            return True
+        enter, leave = self._span.get(above, (0, -1))
+        return enter <= self._span.get(below, (-1, -1))[0] <= leave
+
+    @cached_property
+    def _span(self) -> dict[int, tuple[int, int]]:
+        """(own number, largest number below) of each block in a walk down the dominator tree from 0 on."""
+        below: dict[int, list[int]] = {}
+        for block, parent in self.dominator.items():
+            if block != parent:
+                below.setdefault(parent, []).append(block)
+        order: list[int] = []
+        stack = [self.entry]
+        while stack:
+            order.append(stack.pop())
+            stack += below.get(order[-1], ())
+        size = dict.fromkeys(order, 1)
+        for block in reversed(order[1:]):
+            size[self.dominator[block]] += size[block]
+        return {block: (number, number + size[block] - 1) for number, block in enumerate(order)}
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

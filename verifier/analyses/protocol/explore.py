@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
@@ -11,6 +11,7 @@ from verifier.analyses.protocol.code import Code
 from verifier.analyses.protocol.determinacy import WaitFault, wait_faults
 from verifier.analyses.protocol.failures import CONFIRMED, failures
 from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.scripts import Script
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess, Mixed
 from verifier.analyses.protocol.slicing import in_shared
@@ -201,14 +202,14 @@ def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], n
 def agreed_by_key(
     runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], needed: int
 ) -> dict[K, tuple[Machine, V]]:
-    """What at least `needed` runs show, by key, each with the first run that does."""
+    """What runs with at least `needed` scripts show, by key, each with the first run that does."""
     first: dict[K, tuple[Machine, V]] = {}
-    count: Counter[K] = Counter()
+    shown: defaultdict[K, set[Script]] = defaultdict(set)
     for run in runs:
         for key, value in shows(run).items():
             first.setdefault(key, (run, value))
-            count[key] += 1
-    return {key: found for key, found in first.items() if count[key] >= needed}
+            shown[key].add(run.script)
+    return {key: found for key, found in first.items() if len(shown[key]) >= needed}
 
 
 def _faults(run: Machine) -> dict[tuple[int, tuple[int, int]], WaitFault]:

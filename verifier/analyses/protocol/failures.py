@@ -12,7 +12,7 @@ from verifier.analyses.protocol.hang import Blame, able_to_signal, stuck_warps
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.scripts import Script
 from verifier.analyses.protocol.signals import Blocked
-from verifier.analyses.protocol.steering import Steering
+from verifier.analyses.protocol.steering import GRID, Steering
 
 WarpName = tuple[int, int]
 CONFIRMED = 2  # runs that must show a violation
@@ -56,10 +56,10 @@ def failures(tried: Sequence[Machine], ended: Sequence[Machine]) -> Failures:
 def _certain(wrong: Sequence[Machine], ended: Sequence[Machine]) -> Machine | None:
     """A run that gets stuck where others do, with more of the work of one that ended, and not because of its inputs."""
     stuck = [run for run in wrong if not run.misused and not run.script.degenerate]
-    places = Counter(_culprit(run) for run in stuck)
+    places = Counter(place for place, _ in {(_culprit(run), run.script) for run in stuck})
     for run in stuck:
-        larger = any(is_multiple(run.script, other.script) for other in ended)
-        if larger and places[_culprit(run)] >= CONFIRMED and _is_consistent(run):
+        less = [other.script for other in ended if is_multiple(run.script, other.script)]
+        if less and places[_culprit(run)] >= CONFIRMED and _is_consistent(run, less):
             return run
     return None
 
@@ -76,8 +76,11 @@ def is_multiple(more: Script, script: Script) -> bool:
     return all(less and much % less == 0 for much, less in pairs)
 
 
-def _is_consistent(run: Machine) -> bool:
-    """Whether those who hold each other up all do what the same inputs say."""
+def _is_consistent(run: Machine, less: Sequence[Script]) -> bool:
+    """Whether those who hold each other up all do what one input says, the same input; `less` are scripts that end.
+
+    Two inputs may belong together, and so may one and the grid: then only a script with the same grid has less to do.
+    """
     blocked: dict[WarpName, list[Blocked]] = {}
     for fiber in run.stuck:
         if not isinstance(fiber.waits, Blocked):
@@ -86,8 +89,12 @@ def _is_consistent(run: Machine) -> bool:
     if any(stuck.blame is Blame.NOBODY for stuck in stuck_warps(run)):
         return True
     steering = Steering(run.code)
-    circles = [_holding_up(run, warp, blocked) for warp in blocked]
-    return any(circle and len({steering.of(warp) for warp in circle}) == 1 for circle in circles)
+    same_grid = any(script.grid == run.script.grid for script in less)
+    for circle in (_holding_up(run, warp, blocked) for warp in blocked):
+        inputs = {steering.of(warp) for warp in circle}
+        if len(inputs) == 1 and all(len(own - {GRID}) <= 1 and (same_grid or GRID not in own) for own in inputs):
+            return True
+    return False
 
 
 def _holding_up(run: Machine, warp: WarpName, blocked: dict[WarpName, list[Blocked]]) -> set[WarpName]:

@@ -7,10 +7,14 @@ and Freund, PLDI 2009).
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from verifier.analyses.protocol.clocks import Clock
 from verifier.analyses.protocol.fiber import Path
+
+T = TypeVar("T")
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -44,16 +48,25 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 _Key = tuple[int, int, int, int, int, bool]
-_PAGE = 12  # bits of an address that pages leave out
 _Entries = dict[_Key, Access]
+_Footprints = dict[tuple[int, int, object, Path], _Entries]  # what is touched -> accesses of one agent, newest last
+_Agents = dict[int, _Footprints]
+_NAMED = 8  # accesses of one agent that are named as conflicts with one access
 
 
 class Shadow:
-    """One address space of all CTAs. `_meet` says whether two accesses with overlapping hulls share a piece."""
+    """One address space of all CTAs. `_meet` says whether two accesses with overlapping hulls share a piece.
+
+    Whoever knows of an agent's latest access to some place knows of all that it made there before. `_all` says that
+    these are wanted all the same, `_page` how many bits of an address pages leave out.
+    """
+
+    _page = 12
+    _all = True
 
     def __init__(self) -> None:
-        self._reads: dict[tuple[int, int], _Entries] = {}  # (memory, page) -> latest accesses, newest last
-        self._writes: dict[tuple[int, int], _Entries] = {}
+        self._reads: dict[tuple[int, int], _Agents] = {}  # (memory, page) -> latest accesses
+        self._writes: dict[tuple[int, int], _Agents] = {}
         self._checked: dict[_Key, int] = {}
         self._stamps: dict[_Key, int] = {}
         self._stamp = 0
@@ -70,48 +83,84 @@ class Shadow:
         conflicts: dict[_Key, Conflict] = {}
         self._stamp += 1
         self._checked[key] = self._stamps[key] = self._stamp
-        for page in range(low >> _PAGE, (high - 1 >> _PAGE) + 1):
+        detail = access.detail if isinstance(access.detail, int) else id(access.detail)
+        footprint = (low, high, detail, access.path)
+        for page in range(low >> self._page, (high - 1 >> self._page) + 1):
             place = (memory, page)
             self._check(access, clock, self._writes.get(place), since, ordered, conflicts)
             if write:
                 self._check(access, clock, self._reads.get(place), since, ordered, conflicts)
-            entries = (self._writes if write else self._reads).setdefault(place, {})
+            agents = (self._writes if write else self._reads).setdefault(place, {})
+            entries = agents.setdefault(access.component, {}).setdefault(footprint, {})
             entries.pop(key, None)
             entries[key] = access
-        return list(ordered.values()), list(conflicts.values())
+        return self._newest_first(ordered), self._newest_first(conflicts)
+
+    def _newest_first(self, found: dict[_Key, T]) -> list[T]:
+        if len(found) < 2:
+            return list(found.values())
+        return [found[key] for key in sorted(found, key=self._stamps.__getitem__, reverse=True)]
 
     def _check(
         self,
         access: Access,
         clock: Clock,
-        entries: _Entries | None,
+        agents: _Agents | None,
         since: int,
         ordered: dict[_Key, Access],
         conflicts: dict[_Key, Conflict],
     ) -> None:
-        if not entries:
+        if not agents:
             return
-        low, high, component, stamps = access.low, access.high, access.component, self._stamps
+        low, high, component = access.low, access.high, access.component
+        for agent, footprints in agents.items():
+            if agent == component:
+                continue
+            known = clock.get(agent, 0)
+            limit = len(conflicts) + _NAMED
+            for (start, end, _, path), entries in footprints.items():
+                if start < high and end > low and not (access.path and path and _exclusive(access.path, path)):
+                    self._compare(access, clock, known, entries, since, ordered, conflicts)
+                    if len(conflicts) >= limit and not self._all:
+                        break
+
+    def _compare(
+        self,
+        access: Access,
+        clock: Clock,
+        known: int,
+        entries: _Entries,
+        since: int,
+        ordered: dict[_Key, Access],
+        conflicts: dict[_Key, Conflict],
+    ) -> None:
+        """Compare with accesses of one agent to one place."""
+        limit = len(conflicts) + _NAMED
         for key in reversed(entries):
-            if stamps[key] <= since:
-                break
             other = entries[key]
-            if other.low >= high or other.high <= low or other.component == component:
-                continue
-            if not self._meet(access, other) or (access.path and other.path and _exclusive(access, other)):
-                continue
-            if clock.get(other.component, 0) >= other.done:
+            if self._stamps[key] <= since or not self._meet(access, other):
+                return
+            if known >= other.done:
                 ordered[key] = other
+                if not self._all:
+                    return
             else:
                 conflicts[key] = Conflict(other, access, clock.get(other.issuer, 0) >= other.issued)
+                if len(conflicts) >= limit and not self._all:
+                    return
 
     def _meet(self, a: Access, b: Access) -> bool:
         return True
 
     def latest(self) -> list[Access]:
         """The latest access of each agent, site and place, oldest first."""
-        found = {key: a for pages in (self._reads, self._writes) for page in pages.values() for key, a in page.items()}
-        return [found[key] for key in sorted(found, key=lambda k: self._stamps[k])]
+        found: dict[_Key, Access] = {}
+        for pages in (self._reads, self._writes):
+            for agents in pages.values():
+                for footprints in agents.values():
+                    for entries in footprints.values():
+                        found.update(entries)
+        return self._newest_first(found)[::-1]
 
 
 class TmemShadow(Shadow):
@@ -126,16 +175,18 @@ class TmemShadow(Shadow):
 class ByteShadow(Shadow):
     """Shared memory: bytes; `detail` is None for a solid range, else the sorted (start, size) pieces."""
 
+    _all = False
+
     def _meet(self, a: Access, b: Access) -> bool:
         if a.warp == b.warp and a.issuer == a.component and b.issuer == b.component:
             return False
         return _pieces_meet(_pieces(a), _pieces(b))
 
 
-def _exclusive(a: Access, b: Access) -> bool:
+def _exclusive(a: Path, b: Path) -> bool:
     """Whether the two lie on different ways of one undecided branch, taken once: then only one of them happens."""
-    ways = {number: way for number, _, way in a.path}
-    return any(ways.get(number, way) != way for number, _, way in b.path)
+    ways = {number: way for number, _, way in a}
+    return any(ways.get(number, way) != way for number, _, way in b)
 
 
 def _pieces(access: Access) -> tuple[tuple[int, int], ...]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from verifier.analyses.protocol.code import Code
 
 Inputs = frozenset[str]
-_GRID = ("ctaid.", "nctaid.", "clusterid.", "nclusterid.")
+GRID = "the grid"
+_POINTER = 64  # bits: each pointer is invented to point into a region of its own
+_OF_GRID = ("ctaid.", "nctaid.", "clusterid.", "nclusterid.")
 
 
 class Steering:
@@ -32,7 +34,7 @@ class Steering:
         self._known: dict[int, Inputs] = {}
 
     def of(self, warp: tuple[int, int]) -> Inputs:
-        """Inputs that a warp's decisions depend on: parameters, words of global memory, the grid, a scheduler."""
+        """Inputs that a warp's decisions depend on: numbers in parameters, words of memory, the grid, a scheduler."""
         for number, stream in enumerate(self._code.model.streams):
             if warp in stream.members or (warp[1] in stream.warps and not stream.knows_rank):
                 if number not in self._known:
@@ -76,7 +78,8 @@ class Steering:
             base, offset = value.assign.args
             assert isinstance(base, Sym)
             assert isinstance(offset, Const)
-            found.add(f"{base.name}+{offset.value}")
+            if value.assign.width < _POINTER:
+                found.add(f"{base.name}+{offset.value}")
             return behind
         event = self._code.events.get(value.instr)
         if event is not None:
@@ -89,7 +92,7 @@ class Steering:
             return []
         if event.kind in (Kind.LOAD, Kind.ATOMIC) and event.address is not None:
             reads = self._code.model.ssa.reads[event.instr]
-            found.add(f"memory at offset {event.address.offset}")
+            found.add(f"what PTX line {event.location.ptx_line} loads")
             return [reads[reg] for reg in sorted(operand_registers(event)) if reg in reads]
         return []
 
@@ -110,9 +113,7 @@ class Steering:
 
 
 def _name(arg: Arg) -> Iterator[str]:
-    if isinstance(arg, SReg) and arg.name.startswith(_GRID):
-        yield "grid"
-    elif isinstance(arg, Sym) and arg.space == "global":
-        yield arg.name
+    if isinstance(arg, SReg) and arg.name.startswith(_OF_GRID):
+        yield GRID
     elif isinstance(arg, Reg):
         yield f"an unwritten {arg.name}"
