@@ -127,3 +127,92 @@ def test_a_map_through_a_loaded_pointer_is_in_memory() -> None:
 def test_the_witness_names_the_acquire_of_a_neighbour() -> None:
     _, found = judge("PRX401", f"warp 0:\n{ACQUIRE.format('gmap')}\n{USE.format('gmap+128')}")
     assert [step.fact.split()[0] for step in found[0].witness] == ["acquires", "goes"]
+
+
+# The same loop with nothing said about the expert: ITEM reads it into r4, GUARD may say something of its range.
+SENTINEL = f"""warp 0:
+mov.b32 r5, FIRST;
+mov.b32 r9, 0;
+mov.b32 r10, 0;
+LOOP:
+ITEM
+GUARD
+mul.wide.s32 rd1, r4, 128;
+add.s64 rd2, gmap, rd1;
+setp.eq.s32 q, r4, r5;
+@q bra SAME;
+{ACQUIRE.format("rd2")}
+SAME:
+{USE.format("rd2")}
+mov.b32 r5, LAST;
+add.u32 r9, r9, 1;
+setp.lt.u32 q2, r9, 8;
+@q2 bra LOOP;
+"""
+WORD = "ld.shared.b32 r4, [slot];"
+# r10 goes on to the next expert when the tiles of one are used up
+COUNTER = "ld.shared.b32 r11, [slot]; setp.eq.s32 p, r11, 0; @p bra STAY; add.u32 r10, r10, 1; STAY: mov.b32 r4, r10;"
+
+
+def sentinel(item: str, guard: str = "", first: str = "-1", last: str = "r4") -> list[Verdict]:
+    text = SENTINEL.replace("ITEM", item).replace("GUARD", guard).replace("FIRST", first).replace("LAST", last)
+    return verdicts(text)
+
+
+@pytest.mark.parametrize("first", ["-1", "0xffffffff", "-2", "0x7fffffff"])
+def test_a_number_that_is_no_index_accuses_nobody(first: str) -> None:
+    assert sentinel(WORD, first=first) == [Verdict.UNKNOWN]
+
+
+@pytest.mark.parametrize("first", ["0", "5"])
+def test_a_number_that_may_be_an_index_does(first: str) -> None:
+    assert sentinel(WORD, first=first) == [Verdict.VIOLATED]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "{ .reg .b16 h; ld.shared.u16 h, [slot]; cvt.u32.u16 r4, h; }",
+        "ld.shared.u8 r4, [slot];",
+        "ld.shared.b32 r4, [slot]; and.b32 r4, r4, 255;",
+        "ld.shared.b32 r4, [slot]; shr.u32 r4, r4, 4;",
+        "mov.u32 r4, %ctaid.y;",
+        "mov.u32 r4, r9;",
+        COUNTER,
+    ],
+)
+def test_an_index_that_is_never_negative_is_proved(item: str) -> None:
+    assert sentinel(item) == [Verdict.PROVED]
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"),
+    [
+        ("setp.lt.s32 p, r4, 0; @p bra END;", Verdict.PROVED),
+        ("setp.ge.u32 p, r4, r2; @p bra END;", Verdict.PROVED),  # nothing unsigned is above -1
+        ("setp.ge.s32 p, r4, r2; @p bra END;", Verdict.UNKNOWN),
+    ],
+)
+def test_a_guard_may_say_that_an_index_is_not_negative(guard: str, expected: Verdict) -> None:
+    assert sentinel(WORD, f"ld.shared.b32 r2, [buf]; {guard}") == [expected]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "{ .reg .b16 h; ld.shared.s16 h, [slot]; cvt.s32.s16 r4, h; }",
+        COUNTER.replace("add.u32 r10, r10, 1", "shl.b32 r10, r10, 1; add.u32 r10, r10, 1"),  # wraps after 32 rounds
+        COUNTER.replace("add.u32 r10, r10, 1", "sub.u32 r10, r10, 1"),
+    ],
+)
+def test_an_index_that_may_be_negative_is_not(item: str) -> None:
+    assert sentinel(item) == [Verdict.UNKNOWN]
+
+
+def test_a_stale_acquire_behind_a_sentinel_is_still_seen() -> None:
+    assert sentinel(WORD, last="r1") == [Verdict.VIOLATED]
+
+
+def test_a_flag_that_is_no_index_is_no_sentinel() -> None:
+    skip = f"ld.shared.b32 r4, [slot]; setp.eq.s32 q, r4, -1; @q bra PASS; {ACQUIRE.format('gmap')} PASS:"
+    assert verdicts(f"warp 0:\n{skip}\n{USE.format('gmap')}") == [Verdict.VIOLATED]

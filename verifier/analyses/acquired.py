@@ -1,7 +1,9 @@
 """Which tensor maps a warp has acquired when it uses one, on every path.
 
 The walk keeps, along each path, the addresses that were acquired, as expressions over merges and loaded words. An
-acquire of an earlier iteration counts exactly as long as the address is known to be the same (`pathfacts`).
+acquire of an earlier iteration counts exactly as long as the address is known to be the same (`pathfacts`). A path on
+which an index equals a number that is none (the -1 of "no map yet") is set apart: whether it can be that number is not
+in the code, unless its range is (`ranges`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from verifier.analyses.conditions import conditions_of
 from verifier.analyses.flow import EventFlow
 from verifier.analyses.pathfacts import NOTHING, Known, PathFacts
 from verifier.analyses.protocol.slicing import control_dependence
+from verifier.analyses.ranges import WORD, Ranges
 from verifier.analyses.rewriting import atoms
 from verifier.analyses.visibility import acquires_map, names_map
 from verifier.isa.proxies import MAP_BYTES
@@ -35,6 +38,7 @@ class _State(msgspec.Struct, frozen=True):
     block: int
     acquired: frozenset[Value]
     known: Known
+    odd: bool = False  # on this path an index is a number that stands for none
 
 
 _After = tuple[frozenset[Value], Known, tuple[Event, ...]]
@@ -60,8 +64,12 @@ class AcquireWalk:
         self._changes = changes
         self._adopted = adopted
         self._facts = PathFacts(flow.stream, self._of_interest())
+        parts = {symbol for symbol in self._addresses() if symbol.kind != "sym"}
+        self._indices = self._facts.closed(set(parts)) | parts
+        self._ranges = Ranges(flow)
         self._parents: dict[_State, tuple[_State, tuple[Event, ...]] | None] = {}
         self.bare: dict[int, tuple[Event, ...]] = {}  # use -> events of a path that reaches it without an acquire
+        self.odd: dict[int, tuple[Event, ...]] = {}  # the same for paths on which an index is a number that is none
         self.at_sync: dict[int, frozenset[Value]] = {}  # barrier of the CTA -> what is acquired there on every path
 
     def run(self) -> None:
@@ -73,7 +81,7 @@ class AcquireWalk:
             state = queue.popleft()
             for acquired, known, seen in self._through(state):
                 for edge in self._flow.cfg.successors[state.block]:
-                    following = self._follow(edge, acquired, known)
+                    following = self._follow(edge, acquired, known, state.odd)
                     if following is not None and following not in self._parents:
                         self._parents[following] = (state, seen)
                         queue.append(following)
@@ -123,8 +131,9 @@ class AcquireWalk:
         names = frozenset((address, self._facts.rewrite(address, known)))
         if acquires_map(event):
             return acquired | names
-        if event.instr not in self.bare and not names & acquired:
-            self.bare[event.instr] = (*self._trace(state), *seen)
+        found = self.odd if state.odd else self.bare
+        if event.instr not in found and not names & acquired:
+            found[event.instr] = (*self._trace(state), *seen)
         return acquired
 
     def _trace(self, state: _State) -> tuple[Event, ...]:
@@ -136,7 +145,7 @@ class AcquireWalk:
             link = self._parents[state]
         return tuple(reversed(events))
 
-    def _follow(self, edge: Edge, acquired: frozenset[Value], known: Known) -> _State | None:
+    def _follow(self, edge: Edge, acquired: frozenset[Value], known: Known, odd: bool) -> _State | None:
         """The state in which the edge's block is entered; None when what is known rules the edge out."""
         predicate = self._conditions.guard(edge)
         if predicate is not None and edge.guard is not None:
@@ -144,18 +153,25 @@ class AcquireWalk:
             learned = self._facts.learn(predicate, truth, known)
             if learned is None:
                 return None
+            for index, bits in self._facts.nones(predicate, truth, known, self._indices):
+                if bits == WORD and self._ranges.never_negative(index):
+                    return None
+                odd = True
             acquired, known = self._facts.equal(predicate, truth, acquired), learned
         acquired = frozenset(new for _, new in self._facts.cross(edge, acquired))
-        return _State(edge.dst, acquired, self._facts.cross_known(edge, known))
+        return _State(edge.dst, acquired, self._facts.cross_known(edge, known), odd)
+
+    def _addresses(self) -> set[Symbol]:
+        events = (e for e in self._flow.events if acquires_map(e) or names_map(e))
+        return {symbol for event in events for symbol in atoms(map_address(self._flow, event))}
 
     def _of_interest(self) -> set[Symbol]:
         """What the addresses of maps are made of, and what decides whether one is acquired or used."""
-        found: set[Symbol] = set()
+        found = self._addresses()
         depends = control_dependence(self._flow.cfg)
         for event in self._flow.events:
             if not (acquires_map(event) or names_map(event)):
                 continue
-            found |= atoms(map_address(self._flow, event))
             for guard in self._flow.stream.function.instrs[event.instr].guards:
                 found |= atoms(self._flow.stream.value(event.instr, Reg(guard.reg)))
             if acquires_map(event):

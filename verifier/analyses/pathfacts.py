@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import rustworkx
+
 from verifier.analyses.conditions import conditions_of
+from verifier.analyses.ranges import is_far
 from verifier.analyses.rewriting import Rewriter, atoms
 from verifier.model.cfg import Edge
 from verifier.model.streams import Stream
@@ -17,7 +20,9 @@ from verifier.model.values import Symbol, Value
 
 Known = frozenset[tuple[Value, int]]
 NOTHING: Known = frozenset()
+NO_SYMBOLS: frozenset[Symbol] = frozenset()
 _MERGED = frozenset({"phi", "def", "iter"})
+MOST_MAPS = 1 << 24  # no kernel has that many tensor maps: 2 GB of them
 _ROUNDS = 4
 _HEIRS = 4
 
@@ -29,8 +34,9 @@ class PathFacts:
         self._stream = stream
         self._table = stream.evaluator.table
         self._conditions = conditions_of(stream)
-        self.interest = self._closed(set(interest))
+        self.interest = self.closed(set(interest))
         self._fresh: dict[Edge, dict[Symbol, list[Value]]] = {}
+        self._cycles = self._counting()
 
     # what is known
 
@@ -74,8 +80,23 @@ class PathFacts:
             for old, new in _equations(symbol) if number else ():
                 if old.lanes == 0 and old.base is not None:
                     rename = Rewriter(self._table, {old.base: new})
-                    found |= {rename.value(v) for v in values if old.base in atoms(v)}
+                    inside = atoms(old)
+                    found |= {rename.value(v) for v in values if inside <= atoms(v)}
         return frozenset(found)
+
+    def nones(
+        self, predicate: Value, truth: bool, known: Known, indices: frozenset[Symbol]
+    ) -> Iterator[tuple[Value, int]]:
+        """(index, its width) where the predicate says that an index is a number that cannot be one."""
+        if not atoms(predicate) & indices:
+            return
+        now = self.rewrite(predicate, known)
+        for symbol, number in self._conditions.implied(now, truth):
+            for left, right in _equations(symbol) if number else ():
+                bits = symbol.key[4].constant if isinstance(symbol.key[4], Value) else None
+                constant = right.constant
+                if bits and constant is not None and atoms(left) & indices and is_far(constant, bits, MOST_MAPS):
+                    yield left, bits
 
     # from block to block
 
@@ -87,19 +108,26 @@ class PathFacts:
             gone = {s for s in parts if self._made_in(s, edge.dst)}
             if not gone:
                 yield value, value
-            if not gone <= fresh.keys():
-                continue
-            for symbol in parts & fresh.keys():
+            for symbol in fresh:
+                others = {s: fresh[s][0] for s in gone & fresh.keys() if s is not symbol}
+                if not atoms(Value(0, ((symbol, 1),))) <= parts or not self._all_named(value, gone, {*others, symbol}):
+                    continue
                 for heir in fresh[symbol]:
-                    others = {s: fresh[s][0] for s in gone if s is not symbol}
                     yield value, Rewriter(self._table, {**others, symbol: heir}).value(value)
+
+    def _all_named(self, value: Value, gone: set[Symbol], named: set[Symbol]) -> bool:
+        """Whether no unknown that is gone is left in the value once those with a new name are taken out."""
+        marks = {symbol: self._table.value("mark", number) for number, symbol in enumerate(named)}
+        rest = Rewriter(self._table, marks).value(value)
+        return rest != value and not atoms(rest) & gone
 
     def cross_known(self, edge: Edge, known: Known) -> Known:
         """What is known in the edge's block: what was, under its new names, and merges that become a number."""
         numbers = dict(known)
         found = {new: numbers[old] for old, new in self.cross(edge, numbers)}
         for own, value in self._incoming(edge):
-            constant = self.rewrite(value, known).constant
+            counts = atoms(value) & self._cycles.get(own.base, NO_SYMBOLS) if own.base is not None else NO_SYMBOLS
+            constant = None if counts else self.rewrite(value, known).constant  # a counter has too many to tell apart
             if constant is not None and own.base is not None and own.lanes == 0:
                 found[own] = constant
         return frozenset(found.items())
@@ -114,6 +142,25 @@ class PathFacts:
                 value = evaluator.value(incoming)
                 if value != own:
                     yield own, value
+
+    def _counting(self) -> dict[Symbol, frozenset[Symbol]]:
+        """Merge -> the merges that it goes round with while a loop changes the number."""
+        evaluator = self._stream.evaluator
+        graph: rustworkx.PyDiGraph[Symbol, bool] = rustworkx.PyDiGraph()
+        nodes: dict[Symbol, int] = {}
+        for phi in (p for block in self._stream.cfg.reachable for p in self._stream.ssa.phis(block).values()):
+            own = evaluator.value(phi).base
+            for value in map(evaluator.value, (phi.incoming or {}).values() if own is not None else ()):
+                assert own is not None
+                for symbol in atoms(value):
+                    ends = [nodes[s] if s in nodes else nodes.setdefault(s, graph.add_node(s)) for s in (own, symbol)]
+                    graph.add_edge(ends[0], ends[1], value.base is not symbol or value.lanes != 0)
+        found: dict[Symbol, frozenset[Symbol]] = {}
+        for ring in rustworkx.strongly_connected_components(graph):
+            inside = set(ring)
+            if any(changes and to in inside for node in ring for _, to, changes in graph.out_edges(node)):
+                found.update({graph[node]: frozenset(graph[n] for n in ring) for node in ring})
+        return found
 
     def _taken_over(self, edge: Edge) -> dict[Symbol, list[Value]]:
         """Unknown -> merges of the edge's block that take its value over."""
@@ -133,7 +180,7 @@ class PathFacts:
             return False
         return self._stream.ssa.values[symbol.key[1]].block == block
 
-    def _closed(self, found: set[Symbol]) -> frozenset[Symbol]:
+    def closed(self, found: set[Symbol]) -> frozenset[Symbol]:
         """Also the unknowns that feed one of interest through merges, and the merges that take one over."""
         evaluator = self._stream.evaluator
         merges = []

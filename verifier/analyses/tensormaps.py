@@ -91,7 +91,7 @@ class Acquires:
     def walk(self, stream: Stream) -> AcquireWalk:
         """The finished walk over a stream. Raises `acquired.PathLimit` or `rewriting.TooDeep`."""
         found = self._first(stream)
-        if not found.bare:
+        if not found.bare and not found.odd:
             return found
         adopted = self._adopted(stream)
         if not adopted:

@@ -279,6 +279,9 @@ def _compare(table: SymbolTable, op: str, args: list[Value]) -> Value | None:
     chosen = _compare_select(table, op, args)
     if chosen is not None:
         return chosen
+    extreme = _compare_extreme(op, args)
+    if extreme is not None:
+        return extreme
     difference = add(args[0], args[1], -1)
     comparison = op.split("_")[1]
     if difference.terms or comparison not in ("eq", "ne"):
@@ -287,6 +290,17 @@ def _compare(table: SymbolTable, op: str, args: list[Value]) -> Value | None:
     if isinstance(difference.lanes, int):
         return Value(int((difference.lanes == 0) == wanted))
     return Value(tuple(int((x == 0) == wanted) for x in difference.lanes))
+
+
+def _compare_extreme(op: str, args: list[Value]) -> Value | None:
+    """No unsigned number is below zero or above the largest one."""
+    if op not in ("setp_lt_u", "setp_ge_u", "setp_gt_u", "setp_le_u") or args[2].constant is None:
+        return None
+    most = (1 << args[2].constant) - 1
+    low, high = (args[0], args[1]) if op in ("setp_lt_u", "setp_ge_u") else (args[1], args[0])
+    if high.constant == 0 or (low.constant is not None and low.constant & most == most):
+        return Value(int(op in ("setp_ge_u", "setp_le_u")))
+    return None
 
 
 def _compare_select(table: SymbolTable, op: str, args: list[Value]) -> Value | None:

@@ -31,7 +31,9 @@ Good
 Limits
     Addresses are compared as expressions: an acquire of an earlier iteration counts if a branch or a copied register
     shows that the address is the same. An acquire by any lane counts for its warp, one by another warp after a barrier
-    of the CTA if the address is fixed. That the writer has released the map is not checked: it may be another kernel.
+    of the CTA if the address is fixed. Where the first acquire is skipped if the index is the number that stands for
+    none (-1), that is impossible if the range of the index shows it, else unknown. That the writer has released the map
+    is not checked: it may be another kernel.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ _FIX = (
     "fence.proxy.tensormap::generic.acquire.gpu [map], 128 (CuTe DSL: fence_tma_desc_acquire), "
     "or pass the map as a kernel parameter"
 )
+_ODD = "an index that is the number for none (-1, say) skips the acquire; that it never is one is not shown"
 
 
 @rule(code="PRX401", name="tensormap-used-without-acquire", hazard=Hazard.CONTRACT, since="0.1.0")
@@ -83,6 +86,8 @@ def _is_safe(where: Home) -> bool:
 
 def _judge(model: KernelModel, stream: Stream, walk: AcquireWalk, use: Event, where: Home) -> Judgement:
     path = walk.bare.get(use.instr)
+    if path is None and use.instr in walk.odd:
+        return unknown(model, stream, use, _ODD)
     if path is None:
         return proved(model, stream, use, "acquired on every path since its address last changed")
     if where is Home.UNKNOWN:
