@@ -55,7 +55,8 @@ def test_the_last_line_sums_up(results: Results, clean: Results) -> None:
 
 
 def test_the_assemblers_of_the_builds_are_told_from_the_tools_here() -> None:
-    kernels = tuple(outcome(toolchain={"assembler": name} if name else {}) for name in ("ptxas 13.4.59", "", "ptxas 9"))
+    names = ("ptxas 13.4.59", "", "ptxas 9", "ptxas 9 for this check")
+    kernels = tuple(outcome(toolchain={"assembler": name} if name else {}) for name in names)
     last = render(Results(kernels, (), Tools(version="1", nvdisasm="13.5.37")))[-1]
     expected = (
         "assembled by ptxas 13.4.59, ptxas 9; tools here: ptxas not installed, nvdisasm 13.5.37, dsl not installed"

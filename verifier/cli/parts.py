@@ -17,6 +17,7 @@ from verifier.model.lower_ptx import entry_names
 from verifier.parse.ptx_ast import Directive, PtxFile
 from verifier.parse.sass_ast import SassDirective, SassFile
 from verifier.parse.source import Source
+from verifier.report.results import ASSEMBLED_HERE
 
 if TYPE_CHECKING:
     from verifier.compile.artifacts import Artifacts, Meta, ToolMessage, Usage
@@ -225,7 +226,7 @@ def _assembled(raw: Raw, arch: str) -> tuple[Raw, dict[str, str]]:
     except ToolchainError as error:
         note(f"note: {raw.source} is checked without SASS, because {error.what}; --no-assemble says that this is meant")
         return raw, {}
-    assembler = f"{made.assembler or 'ptxas'} for this check"
+    assembler = f"{made.assembler or 'ptxas'}{ASSEMBLED_HERE}"
     evidence = msgspec.structs.replace(
         raw, cubin=made.cubin, cubin_name=raw.ptx_name, messages=made.messages, usage=made.usage
     )

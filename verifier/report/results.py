@@ -13,6 +13,7 @@ from verifier.errors import ParseError, VerifierError
 from verifier.findings import Finding, Severity, Verdict
 from verifier.rules import KernelOutcome
 
+ASSEMBLED_HERE = " for this check"  # behind the name of an assembler: PTX came without machine code
 _RANK = {Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 

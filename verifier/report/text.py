@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from verifier.findings import Finding, Hazard, Location, Severity, Verdict
-from verifier.report.results import Excerpts, Results
+from verifier.report.results import ASSEMBLED_HERE, Excerpts, Results
 from verifier.rules import KernelOutcome, RuleCount
 
 Paint = Callable[[str, str], str]  # (text, style name) -> text
@@ -183,7 +183,8 @@ def summary(results: Results, paint: Paint = plain) -> str:
 def _versions(results: Results) -> str:
     """Who made the machine code, and the tools installed here: a cubin may come from another assembler."""
     tools = results.tools
-    made = sorted({kernel.toolchain.get("assembler", "") for kernel in results.kernels} - {""})
+    named = (kernel.toolchain.get("assembler", "") for kernel in results.kernels)
+    made = sorted({name.removesuffix(ASSEMBLED_HERE) for name in named} - {""})
     here = [
         f"{name} {version or 'not installed'}"
         for name, version in (("ptxas", tools.ptxas), ("nvdisasm", tools.nvdisasm), ("dsl", tools.dsl))
