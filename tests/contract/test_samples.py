@@ -24,6 +24,7 @@ def test_there_are_samples() -> None:
     assert {"README.md", "diff.md", "reading_a_finding.md"} <= shown <= {paper.name for paper in PAPERS}
 
 
+@pytest.mark.toolchain
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.paper.name}: {sample.command}")
 def test_a_sample_is_what_is_printed(sample: Sample, tree: Path) -> None:
     shown, today = ([_COUNTS.sub("", line) for line in lines] for lines in (sample.lines, printed(sample, tree)))
