@@ -225,8 +225,10 @@ class TestSettings:
         assert verifier("check", ptx()).code == 2
         assert verifier("check", ptx(), "--profile", "default").code == 0
 
-    def test_doctor_prints_them(self, verifier: Verifier, here: Path) -> None:
+    def test_doctor_prints_them(self, verifier: Verifier, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         here.write_text('[tool.verifier]\nprofile = "isa"\n')
+        monkeypatch.setenv("VERIFIER_FAIL_ON", "note")
         ran = verifier("doctor")
         assert str(here) in ran.out
         assert "profile = 'isa'" in ran.out
+        assert "VERIFIER_FAIL_ON = 'note' (environment)" in ran.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 
 from verifier import __version__
 from verifier.cli import output
+from verifier.cli.options import ENV
 from verifier.config import Setting, load_config
 from verifier.errors import ToolchainError
 
@@ -35,9 +37,15 @@ def doctor(config_file: Path | None) -> int:
     settings: dict[str, Setting] = load_config(config_file) if config_file else {}
     lines.append(f"settings  {output.display(config_file) if config_file else 'no [tool.verifier] found'}")
     lines += [f"  {key} = {value!r}" for key, value in settings.items()]
+    lines += [f"  {name} = {value!r} (environment)" for name, value in _environment()]
     lines.append("everything is there" if complete else "something is missing: pip install ptx-sass-verifier[compile]")
     output.emit("\n".join(lines) + "\n")
     return 0 if complete else 2
+
+
+def _environment() -> list[tuple[str, str]]:
+    """Variables that win over the settings file, or name a tool or a folder."""
+    return sorted((name, value) for name, value in os.environ.items() if name.startswith(ENV))
 
 
 def _tools() -> tuple[list[str], bool]:
