@@ -19,7 +19,7 @@ from verifier.cli.loading import load_kernels
 from verifier.cli.parts import LoadOptions
 from verifier.config import Policy
 from verifier.errors import VerifierError
-from verifier.findings import Finding, Severity, Verdict
+from verifier.findings import Finding, Verdict
 from verifier.rules import run_rules, select_rules
 
 if TYPE_CHECKING:
@@ -110,6 +110,5 @@ def _stands_at(finding: Finding, source: Path, lines: Sequence[int]) -> bool:
 
 
 def _surprises(found: Sequence[Finding], defect: Defect) -> tuple[str, ...]:
-    """Rules that report something the registry does not expect of the defect; notes are no surprise."""
-    expected = {defect.rule, *defect.also}
-    return tuple(sorted({f.rule for f in found if f.rule not in expected and f.severity is not Severity.NOTE}))
+    """Rules that report something the registry does not expect of the defect, be it a note."""
+    return tuple(sorted({f.rule for f in found} - {defect.rule, *defect.also}))
