@@ -11,7 +11,7 @@ from verifier.isa.compute import mask
 from verifier.model.cfg import build_cfg
 from verifier.model.lower_ptx import lower_ptx
 from verifier.model.lower_sass import entry_names, lower_sass, unknown_opcodes
-from verifier.model.program import AddressExpr, Assign, Const, FlowKind, Function, Guard, Reg, SReg, Sym
+from verifier.model.program import UNKNOWN_CALLEE, AddressExpr, Assign, Const, FlowKind, Function, Guard, Reg, SReg, Sym
 from verifier.model.sass_operands import addresses_of, bundle_member
 from verifier.model.ssa import Ssa
 from verifier.model.streams import Shape, build_streams
@@ -216,10 +216,33 @@ def test_calls() -> None:
     assert [f.name for f in (kernel, trap, slow)] == ["k", "trap", "slow"]
     assert kernel.instrs[1].flow.kind is FlowKind.TRAP
     assert kernel.instrs[2].flow.kind is FlowKind.CALL
+    assert (kernel.instrs[2].flow.callee, kernel.instrs[3].flow.callee) == ("", UNKNOWN_CALLEE)
     assert {a.dst for a in kernel.instrs[2].assigns} == {"R2", "R3", "R4"}
     assert {a.dst for a in kernel.instrs[3].assigns} >= {"R8", "R9"}
     assert {a.op for a in kernel.instrs[2].assigns} == {"opaque"}
     assert slow.instrs[-1].flow.kind is FlowKind.EXIT
+
+
+@pytest.mark.parametrize(
+    ("body", "silent"),
+    [
+        ("MOV R3, R4 ;", True),
+        ("STL [R1], R4 ;", True),  # the stack is the thread's own
+        ("BAR.SYNC.DEFER_BLOCKING 0x0 ;", False),
+        ("LDS R3, [R4] ;", False),
+        ("SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR4], RZ ;", False),
+        ("CALL.REL.NOINC `(other) ;", False),  # calls back: of a recursion nothing is known
+        ("CALL.ABS.NOINC R8 ;", False),
+        ("EXIT ;", False),
+    ],
+)
+def test_a_callee_that_only_computes_is_told_from_one_that_may_synchronize(body: str, silent: bool) -> None:
+    text = (
+        HEAD + "/*0000*/ CALL.REL.NOINC `(other) ;\n/*0010*/ EXIT ;\n        .type           other,@function\nother:\n"
+        f"/*0020*/ {body}\n/*0030*/ RET.REL.NODEC R2 `(k) ;\n"
+    )
+    kernel, _ = lower_sass(parse_sass(Source("k", text)))
+    assert kernel.instrs[0].flow.callee == ("" if silent else "other")
 
 
 def test_locations_join_offset_ptx_and_source_lines() -> None:

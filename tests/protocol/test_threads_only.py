@@ -246,3 +246,19 @@ def test_warps_that_meet_name_the_same_number_of_threads() -> None:
     assert "64" in found.message
     assert "96" in found.message
     assert deadlock(body.format(96)) == {Verdict.PROVED}
+
+
+PAIR = TMEM.replace("cta_group::1", "cta_group::2").replace(
+    ".reqntid 64", ".reqntid 64 .explicitcluster .reqnctapercluster 2, 1, 1"
+)
+CLUSTER = "tcgen05.fence::before_thread_sync; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+
+
+@pytest.mark.parametrize(("meet", "verdict"), [(SYNC, Verdict.VIOLATED), (CLUSTER, Verdict.PROVED)])
+def test_a_pair_frees_after_the_reads_of_both(meet: str, verdict: Verdict) -> None:
+    """Each CTA's own barrier says nothing of the peer's reads, and a dealloc of a pair takes its columns, too."""
+    free = FREE.replace("cta_group::1", "cta_group::2")
+    text = PAIR.replace("BEFORE", f"{READ}{meet}").replace("FREE", free).replace("AFTER", "")
+    (found,) = judge(facts(text), "TCG104")
+    assert found.verdict is verdict
+    assert ("of the peer CTA" in found.message) == (verdict is Verdict.VIOLATED)

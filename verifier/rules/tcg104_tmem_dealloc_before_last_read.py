@@ -10,7 +10,8 @@ Why
 
 ISA
     PTX ISA 9.4, 9.7.18.7.1 "tcgen05.alloc, tcgen05.dealloc": all allocations must be deallocated before exit; 9.7.18.6:
-    a dealloc is not ordered after asynchronous tcgen05 operations of other threads.
+    a dealloc is not ordered after asynchronous tcgen05 operations of other threads; 9.7.18.5 "issue granularity": no
+    access of the peer CTA may be under way at a `cta_group::2` dealloc (its example: a cluster barrier comes first).
 
 Bad
     ```ptx
@@ -55,6 +56,7 @@ from verifier.rules.protocol_support import broken, first, holds, not_run, open_
 from verifier.rules.registry import rule
 
 _ORDER = "let every warp that uses tensor memory signal after its last access, and wait for that before the dealloc"
+_PAIR = "let the CTAs of the pair meet between their last accesses and the dealloc: a cluster barrier, or mbarriers"
 _FREE = "free what was allocated: tcgen05.dealloc in the allocating warp, after the last access"
 
 
@@ -107,6 +109,8 @@ def _sides(read: LateRead) -> tuple[Machine, Access, Access]:
 def _early(frees: list[LateRead]) -> Judgement:
     run, freeing, access = min((_sides(read) for read in frees), key=lambda s: (s[2].warp == s[1].warp, s[2].write))
     role, user = role_of(run, freeing.warp), role_of(run, access.warp)
+    peer = freeing.warp[0] != access.warp[0]
+    user += " of the peer CTA" if peer else ""
     what = "access" if access.write else "read"
     message = f"{role} frees TMEM while {user} may still {what} columns {columns(access.low, access.high)}"
     steps: list[WitnessStep] = []
@@ -121,4 +125,5 @@ def _early(frees: list[LateRead]) -> Judgement:
     )
     steps.append(step(run, access.warp, access.instr, fact))
     opcode = run.code.model.function.instrs[freeing.instr].opcode
-    return broken(role, location(run, freeing.instr), message, tuple(steps), _ORDER, f"{opcode}|{user}")
+    fix = _PAIR if peer else _ORDER
+    return broken(role, location(run, freeing.instr), message, tuple(steps), fix, f"{opcode}|{user}")
