@@ -237,6 +237,15 @@ def test_two_writers_on_one_file(
     assert not names[0].exists()
 
 
+def test_a_report_does_not_replace_its_input(verifier: Verifier, ptx: MakePtx) -> None:
+    path = ptx()
+    before = path.read_bytes()
+    ran = verifier("check", path, path, "--output-file", path)
+    assert one_message(ran), ran
+    assert "the input and --output-file name the same file" in ran.err
+    assert path.read_bytes() == before
+
+
 def test_a_device_takes_any_number_of_reports(verifier: Verifier, ptx: MakePtx) -> None:
     options = ("--report", "json=/dev/null", "--output-file", "/dev/null")
     assert verifier("check", ptx(), "--no-assemble", *options).code == 0

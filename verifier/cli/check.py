@@ -34,7 +34,7 @@ def check(
     of one kernel are joined by its name. Exit codes: 0 no violation of --fail-on, 1 there is one, 2 could not check.
     """
     loading = LoadOptions(archs=arch, block=block, cluster=cluster, assemble=assemble)
-    run = runner.Run(run_options(**shared), loading)
+    run = runner.Run(run_options(**shared, inputs=paths), loading)
     bundles, run.errors = discover(paths)
     run.check(bundles)
     return run.report()

@@ -117,10 +117,10 @@ def run_options(**values: Any) -> RunOptions:
 
 
 def _one_writer_each(values: Mapping[str, Any]) -> None:
-    """Refuse two reports in one file, and a report in the place of the baseline that it is made with."""
+    """Refuse two reports in one file, and a report in the place of an input or of the baseline."""
     options = [("--output-file", values.get("output_file")), ("--baseline", values.get("baseline"))]
     options += [(f"--report {format}", file) for format, file in values.get("reports", ())]
-    users: dict[Path, str] = {}
+    users = {Path(path).resolve(): "the input" for path in values.get("inputs", ())}
     for option, given in options:
         file = Path(given).resolve() if given is not None else None
         if file is None or (file.exists() and not file.is_file()):
