@@ -28,6 +28,11 @@ TILE = {"tile_m": 128, "tile_n": 128, "tile_k": 64, "stages": 3, "store_buffers"
 ENDS = {"no expert is empty": (128, 256, 512), "empty ones": (0, 256, 256), "the last are empty": (128, 128, 128)}
 
 
+def test_every_blackwell_kernel_is_emulated() -> None:
+    registered = (case for case in KERNELS.registry.CASES if case.archs != KERNELS.registry.HOPPER)
+    assert {case.module.partition(".")[2] for case in registered} <= set(vars(KERNELS))
+
+
 def integers(seed: int, *shape: int, most: int = 2) -> Any:
     return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(np.float32)
 
