@@ -57,6 +57,18 @@ def test_junit_follows_the_bar() -> None:
     assert all(isinstance(strict[code].result[0], Failure) for code in ("TCG101", "MBR201"))
 
 
+def test_junit_fails_under_strict_what_was_not_run_for_want_of_its_input() -> None:
+    ledger = (
+        RuleCount(rule="TCG101", skipped="needs PTX", missed=True),
+        RuleCount(rule="WGM901", skipped="not for sm_100a"),
+    )
+    half = Results((outcome(findings=(), ledger=ledger),), (), TOOLS)
+    assert all(isinstance(case.result[0], Skipped) for case in cases(half).values())
+    strict = cases(half, Bar(strict=True))
+    assert isinstance(strict["TCG101"].result[0], Failure)
+    assert isinstance(strict["WGM901"].result[0], Skipped)
+
+
 def test_junit_names_what_could_not_be_checked(incomplete: Results) -> None:
     *_, inputs = suites(incomplete)
     assert [case.name for case in inputs] == ["bad.ptx:3:9", "empty.ptx"]

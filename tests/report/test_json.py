@@ -13,6 +13,7 @@ from verifier.config import Bar
 from verifier.findings import Location, Severity, Verdict
 from verifier.report import json_v1, schema
 from verifier.report.results import Results
+from verifier.rules import RuleCount
 
 SCHEMA = json.loads(schema.STORED.read_text())
 
@@ -137,6 +138,17 @@ def test_an_unknown_fails_only_under_strict(results: Results) -> None:
     unknown = Results((outcome(findings=(finding(verdict=Verdict.UNKNOWN),)),), (), TOOLS)
     assert unknown.exit_code(Bar()) == 0
     assert unknown.exit_code(Bar(strict=True)) == 1
+
+
+def test_a_rule_that_could_not_be_run_fails_only_under_strict() -> None:
+    ledger = (
+        RuleCount(rule="TCG101", skipped="needs PTX", missed=True),
+        RuleCount(rule="WGM901", skipped="not for sm_100a"),
+    )
+    half = Results((outcome(findings=(), ledger=ledger),), (), TOOLS)
+    assert half.exit_code(Bar()) == 0
+    assert half.exit_code(Bar(strict=True)) == 1
+    assert render(half)["summary"]["not_run"] == 1
 
 
 def test_an_instruction_that_no_table_knows_is_unknown() -> None:

@@ -1,7 +1,7 @@
 """The report as JUnit XML: a suite for each kernel build, a test case for each rule.
 
 A violation that fails the run is a failure, what could not be checked is an error. An unknown is never a pass: it is
-skipped, and under `--strict` a failure.
+skipped, and under `--strict` a failure; so is a rule whose input was not at hand.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _judge(case: ET.Element, count: RuleCount, findings: Sequence[Finding], kern
         tag.text = _clean(_story(finding, kernel))
     unknown = [finding for finding in findings if finding.verdict is Verdict.UNKNOWN]
     if count.skipped:
-        ET.SubElement(case, "skipped", message=count.skipped)
+        ET.SubElement(case, "failure" if bar.strict and count.missed else "skipped", message=_clean(count.skipped))
     elif unknown and not failing:
         ET.SubElement(case, "skipped", message=_clean(f"{len(unknown)} unknown: {unknown[0].message}"))
     told = [finding for finding in findings if finding not in failing and finding.verdict is Verdict.VIOLATED]
