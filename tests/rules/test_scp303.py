@@ -16,6 +16,7 @@ SPIN = "L1: ld.relaxed.gpu.global.u32 r4, [flag]; setp.eq.u32 q, r4, 0; @q bra L
         ("ld.global.u32 r5, [data];", Verdict.VIOLATED),
         ("ld.global.nc.u32 r5, [data];", Verdict.UNKNOWN),
         ("ld.volatile.global.u32 r5, [data];", Verdict.UNKNOWN),
+        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [buf], [data], 64, [bar];", Verdict.VIOLATED),
         ("fence.acq_rel.gpu; ld.global.u32 r5, [data];", Verdict.PROVED),
         ("ld.volatile.global.u32 r5, [data]; ld.global.u32 r6, [data+8];", Verdict.VIOLATED),
     ],

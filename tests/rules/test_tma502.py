@@ -117,3 +117,28 @@ def test_a_wait_that_lies_behind_the_other_warp_hears_no_later_signal(gate: str,
         "PAST: bar.sync 2, 64;",
     )
     assert (Verdict.VIOLATED in verdicts(*lines)) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "least", "expected"),
+    [
+        ("mov.b32 r5, 0;", 2, Verdict.PROVED),  # two stages are free at first
+        ("mov.b32 r5, 0;", 3, Verdict.VIOLATED),
+        ("ld.global.b32 r5, [gp+4];", 2, Verdict.UNKNOWN),
+    ],
+)
+def test_a_wait_that_the_first_rounds_skip(first: str, least: int, expected: Verdict) -> None:
+    lines = (
+        "warp 0:",
+        ONE,
+        "ld.global.b32 r6, [gp]; mov.b32 r4, 0;",
+        first,
+        f"AGAIN: setp.lt.s32 p, r5, {least}; @p bra FREE;",
+        wait(1),
+        "FREE: mov.u32 r7, buf; mad.lo.u32 r7, r4, 64, r7;",
+        "st.shared.b32 [r7], r1;",
+        STORE.format("r7"),
+        COMMIT,
+        "xor.b32 r4, r4, 1; add.s32 r5, r5, 1; setp.lt.s32 p, r5, r6; @p bra AGAIN;",
+    )
+    assert verdicts(*lines) == [expected]

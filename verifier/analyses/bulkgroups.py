@@ -16,6 +16,7 @@ from verifier.analyses.counters import Counters, Numbers
 from verifier.analyses.threads import Thread
 from verifier.model.cfg import Edge
 from verifier.model.events import Event, Kind
+from verifier.model.values import Value
 
 UNCOMMITTED = -1
 _STATE_LIMIT = 20_000
@@ -49,6 +50,7 @@ class _State(msgspec.Struct, frozen=True):
     pending: Pending
     facts: Facts
     numbers: Numbers
+    doubt: bool = False  # a branch around a wait was taken that hangs on a counter without a number
 
 
 Goal = Callable[[Event, Numbers], bool]
@@ -57,12 +59,16 @@ Goal = Callable[[Event, Numbers], bool]
 class StoreWalk:
     """Paths of one thread from one bulk store to where it is complete."""
 
-    def __init__(self, thread: Thread, store: Event, counters: Counters | None = None) -> None:
+    def __init__(
+        self, thread: Thread, store: Event, counters: Counters | None = None, steering: frozenset[Value] = frozenset()
+    ) -> None:
         self._thread = thread
         self._flow = thread.flow
         self._store = store
         self._counters = counters
         self._conditions = conditions_of(thread.flow.stream)
+        self._steering = steering  # predicates of branches around waits
+        self.doubted = False  # only a path that may not exist led to the goal
         self._first: Numbers = frozenset()
         self._parents: dict[_State, _State | None] = {}
 
@@ -80,6 +86,9 @@ class StoreWalk:
         while queue:
             state = queue.popleft()
             for pending, last in self._through(state, goal):
+                if pending is None and state.doubt:
+                    self.doubted = True
+                    break
                 if pending is None:
                     return self._trace(state, last)
                 for edge in self._flow.cfg.successors[state.block]:
@@ -129,7 +138,15 @@ class StoreWalk:
 
     def _follow(self, edge: Edge, state: _State, pending: Pending) -> _State:
         numbers = state.numbers if self._counters is None else self._counters.cross(edge, state.numbers)
-        return _State(edge.dst, False, pending, self._conditions.follow(edge, state.facts), numbers)
+        doubt = state.doubt or self._is_doubtful(edge, state)
+        return _State(edge.dst, False, pending, self._conditions.follow(edge, state.facts), numbers, doubt)
+
+    def _is_doubtful(self, edge: Edge, state: _State) -> bool:
+        """Whether a counter would decide a branch around a wait if its number were known."""
+        value = self._conditions.guard(edge)
+        if value is None or self._counters is None or value not in self._steering:
+            return False
+        return self._counters.lacks(value, state.numbers) and self._conditions.takes(edge, state.facts) is None
 
     def _far(self, state: _State) -> bool:
         """Whether counters have come so far from the store that whatever is to be seen was seen on the way."""

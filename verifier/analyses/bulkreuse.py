@@ -59,7 +59,8 @@ class Reuses:
     def __init__(self, facts: KernelFacts, model: KernelModel) -> None:
         self._model = model
         self._rendezvous = Rendezvous(facts, model)
-        self._counters = {id(s): Counters(s, [*self._addresses(s), *self._steering(s)]) for s in model.streams}
+        self._steers = {id(s): frozenset(self._steering(s)) for s in model.streams}
+        self._counters = {id(s): Counters(s, [*self._addresses(s), *self._steers[id(s)]]) for s in model.streams}
         self._starts = sorted(set(self._known_starts()))
         self.unresolved: Event | None = None
         self.possible: tuple[Stream, Event] | None = None
@@ -78,7 +79,7 @@ class Reuses:
         self.possible = None
         reaching = counters.reaching(store)
         self.unresolved = None if reaching else store
-        walk = StoreWalk(thread, store, counters)
+        walk = StoreWalk(thread, store, counters, self._steers[id(stream)])
         for numbers in reaching:
             source = self._source(stream, store, numbers)
             if source is None:
@@ -88,6 +89,8 @@ class Reuses:
             if path is not None:
                 assert self._found is not None
                 return Reuse(path, *self._found)
+        if walk.doubted:
+            self.possible = self._found
         return None
 
     def _goal(self, thread: Thread, source: Source) -> Goal:
@@ -122,9 +125,9 @@ class Reuses:
         return [stream.address(e.instr, expr) for e in self._rendezvous.flow(stream).events for expr in _places(e)]
 
     def _steering(self, stream: Stream) -> Iterator[Value]:
-        """Predicates on which it hangs whether the stream waits for its stores."""
+        """Predicates on which it hangs whether the stream waits for its stores, or meets those that do."""
         cfg, conditions = stream.cfg, conditions_of(stream)
-        for event in self._rendezvous.flow(stream).select(lambda e: e.kind is Kind.BULK_WAIT):
+        for event in self._rendezvous.flow(stream).select(lambda e: e.kind in (Kind.BULK_WAIT, Kind.CTA_SYNC)):
             edges = cfg.predecessors[cfg.block_of[event.instr]]
             for _ in range(_NESTING):
                 if len(edges) != 1:
@@ -225,21 +228,24 @@ class Reuses:
     def _walk_writes(self, receiver: Receiver, numbers: Numbers, gates: frozenset[int]) -> Iterator[_Write]:
         flow = self._rendezvous.flow(receiver.stream)
         counters = self._counters[id(receiver.stream)]
-        first = (flow.cfg.block_of[receiver.wait.instr], numbers)
+        conditions, steering = conditions_of(receiver.stream), self._steers[id(receiver.stream)]
+        first = (flow.cfg.block_of[receiver.wait.instr], numbers, False)
         queue = deque([(*first, receiver.wait.instr)])
         seen = {first}
         while queue and len(seen) < _STATE_LIMIT:
-            block, known, after = queue.popleft()
+            block, known, doubt, after = queue.popleft()
             for event in flow.in_block.get(block, ()):
                 if event.instr <= after:
                     continue
                 if event.instr in gates:
                     break
                 if _writes(event):
-                    yield event, *(self._written(receiver.stream, event, known) or ((), 0))
+                    yield event, *((None if doubt else self._written(receiver.stream, event, known)) or ((), 0))
             else:
                 for edge in flow.cfg.successors[block]:
-                    state = (edge.dst, counters.cross(edge, known))
+                    asks = conditions.guard(edge)
+                    skips = asks is not None and asks in steering and counters.lacks(asks, known)
+                    state = (edge.dst, counters.cross(edge, known), doubt or skips)
                     if counters.takes(edge, known) is not False and state not in seen:
                         seen.add(state)
                         queue.append((*state, -1))

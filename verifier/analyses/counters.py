@@ -74,6 +74,10 @@ class Counters:
             self._memo[key] = self.sampler.numbers(value, known)
         return self._memo[key]
 
+    def lacks(self, value: Value, numbers: Numbers) -> bool:
+        """Whether a counter that `value` depends on has no number."""
+        return bool((atoms(value) & self.interest) - {symbol for symbol, _ in numbers})
+
     def possible(self, value: Value, numbers: Numbers) -> frozenset[int] | None:
         """What the value can be in any lane; counters without a number may have a small one. None as for `number`."""
         missing = sorted(self._counters_in([value]) - {symbol for symbol, _ in numbers}, key=str)

@@ -88,7 +88,7 @@ def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> 
     if path is None:
         yield proved(model, stream, poll, "an acquire fence on every path from the loop to the reads")
         return
-    path = flow.find_path(poll, lambda e: reads(e) and e.sem == "weak" and not e.has("nc"), fences)
+    path = flow.find_path(poll, lambda e: reads(e) and not _stands_alone(e), fences)
     if path is None:
         yield unknown(
             model, stream, poll, "only loads follow that may be flags of their own, or what nobody writes (.nc)"
@@ -101,3 +101,8 @@ def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> 
     )
     message = f"{model.role_of(stream)} reads data after a spin on a flag that does not acquire"
     yield violated(model, stream, poll, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
+
+
+def _stands_alone(read: Event) -> bool:
+    """Whether a read may have nothing to do with the flag: a flag of its own, or of what nobody writes."""
+    return read.kind is Kind.LOAD and (read.sem != "weak" or read.has("nc"))
