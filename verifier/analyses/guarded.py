@@ -12,16 +12,21 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from verifier.analyses.facts import KernelFacts
+from verifier.isa.compute import signed
 from verifier.model.barriers import Barrier, BarrierUse
 from verifier.model.events import TMEM_ASYNC, TMEM_WRITES, Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.places import Place
+from verifier.model.program import AddressExpr
 from verifier.model.streams import Stream
+from verifier.model.values import Symbol
 
 _TENSOR_CORE_READS = frozenset({Kind.TMEM_MMA, Kind.WGMMA_MMA, Kind.TMEM_COPY})
 _SHARED_ACCESSES = _TENSOR_CORE_READS | {Kind.STORE, Kind.COPY_ASYNC, Kind.LOAD}
 _TMEM_ACCESSES = frozenset({Kind.TMEM_LOAD, Kind.TMEM_STORE})
 _COPIES_IN = frozenset({Kind.BULK_LOAD, Kind.BULK_PEER, Kind.ASYNC_STORE, Kind.ASYNC_REDUCE, Kind.CLC_CANCEL})
+_WORD = 32
+_COUNTERS = frozenset({"phi", "iter"})
 _SHARED = (None, "shared", "shared::cta", "shared::cluster")
 
 
@@ -42,6 +47,12 @@ class Region(msgspec.Struct, frozen=True):
             return any(o < self.end and o + max(width, 1) > self.start for o in place.offsets)
         return place.first + max(width, 1) > self.start and (self.end is None or place.first < self.end)
 
+    def reached_from(self, place: Place) -> bool:
+        """Whether what a loop moves on starts below the end of the region: it may come to it or end before."""
+        if place.base is not self.base or not any(symbol.kind in _COUNTERS for symbol, _ in place.stage):
+            return False
+        return self.end is None or place.first < self.end
+
 
 def region_of(place: Place, width: int) -> Region:
     end = None if place.stage or not width else max(place.offsets) + width
@@ -58,9 +69,9 @@ class Guarded(msgspec.Struct, frozen=True):
 
 
 def guarded_uses(
-    facts: KernelFacts, model: KernelModel, barriers: Sequence[Barrier]
+    facts: KernelFacts, model: KernelModel, barriers: Sequence[Barrier], *, perhaps: bool = False
 ) -> Callable[[Stream, Event], bool]:
-    """A test for events of a waiter that touch what these barriers guard."""
+    """A test for events of a waiter that touch what these barriers guard; `perhaps`: that may come to touch it."""
     read: list[Region] = []
     written: list[Region] = []
     tmem: set[Kind] = set()
@@ -68,7 +79,7 @@ def guarded_uses(
         if use.barrier not in barriers:
             continue
         if use.event.kind in _COPIES_IN:
-            read.append(region_of(model.place(use.stream, use.event, use.event.address), use.event.width))
+            read.append(region_of(_placed(model, use.stream, use.event, use.event.address), use.event.width))
         elif use.event.kind is Kind.TMEM_COMMIT:
             tmem |= TMEM_ASYNC | TMEM_WRITES
             written.append(Region(None, 0, None))
@@ -76,7 +87,7 @@ def guarded_uses(
             for access in handed_over(facts, model, use):
                 _hand_over(model, use.stream, access, read, written, tmem)
     guarded = Guarded(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)), frozenset(tmem))
-    return lambda stream, event: _touches(model, stream, event, guarded)
+    return lambda stream, event: _touches(model, stream, event, guarded, perhaps)
 
 
 def handed_over(facts: KernelFacts, model: KernelModel, arrive: BarrierUse) -> list[Event]:
@@ -106,9 +117,9 @@ def _hand_over(
     model: KernelModel, stream: Stream, event: Event, read: list[Region], written: list[Region], tmem: set[Kind]
 ) -> None:
     if event.kind in (Kind.STORE, Kind.COPY_ASYNC) and event.space in _SHARED:
-        read.append(region_of(model.place(stream, event, event.address), event.width))
+        read.append(region_of(_placed(model, stream, event, event.address), event.width))
     elif event.kind is Kind.LOAD and event.space in _SHARED:
-        written.append(region_of(model.place(stream, event, event.address), event.width))
+        written.append(region_of(_placed(model, stream, event, event.address), event.width))
     elif event.kind in _TENSOR_CORE_READS:
         written.append(Region(None, 0, None))
     elif event.kind is Kind.TMEM_LOAD:
@@ -117,19 +128,46 @@ def _hand_over(
         tmem |= TMEM_ASYNC | TMEM_WRITES
 
 
-def _touches(model: KernelModel, stream: Stream, event: Event, guarded: Guarded) -> bool:
+def _touches(model: KernelModel, stream: Stream, event: Event, guarded: Guarded, perhaps: bool) -> bool:
     if event.kind in guarded.tmem:
         return True
     if event.kind in _TENSOR_CORE_READS:
         return bool(guarded.read)
     if event.kind is Kind.LOAD and event.space in _SHARED:
-        return _meets(guarded.read, model.place(stream, event, event.address), event.width)
+        return _meets(guarded.read, _placed(model, stream, event, event.address), event.width, perhaps)
     if event.kind in (Kind.BULK_STORE, Kind.BULK_PEER):
-        return _meets(guarded.read, model.place(stream, event, event.source), 0)
+        return _meets(guarded.read, _placed(model, stream, event, event.source), 0, perhaps)
     if event.kind in (Kind.BULK_LOAD, Kind.COPY_ASYNC) or (event.kind is Kind.STORE and event.space in _SHARED):
-        return _meets(guarded.written, model.place(stream, event, event.address), event.width)
+        return _meets(guarded.written, _placed(model, stream, event, event.address), event.width, perhaps)
     return False
 
 
-def _meets(regions: Iterable[Region], place: Place, width: int) -> bool:
-    return any(region.meets(place, width) for region in regions)
+def _placed(model: KernelModel, stream: Stream, event: Event, address: AddressExpr | None) -> Place:
+    """The place of an operand, from where the counters in its address start: a counter only ever adds to that."""
+    place = model.place(stream, event, address)
+    start = sum(coef * _start(stream, symbol) for symbol, coef in place.stage if coef > 0)
+    if not start:
+        return place
+    moved = place.offset + start if isinstance(place.offset, int) else tuple(o + start for o in place.offset)
+    return msgspec.structs.replace(place, offset=moved)
+
+
+def _start(stream: Stream, symbol: Symbol) -> int:
+    """The number that a loop's counter starts from and does not fall below, as far as that is known."""
+    if symbol.kind != "phi":
+        return 0
+    (_, number), starts = symbol.key, []
+    assert isinstance(number, int)
+    for block, value in (stream.ssa.values[number].incoming or {}).items():
+        if block not in stream.cfg.reachable:
+            continue
+        known = stream.evaluator.value(value)
+        if known.constant is not None:
+            starts.append(signed(known.constant, _WORD))
+        elif known.terms != ((symbol, 1),) or not isinstance(known.lanes, int) or signed(known.lanes, _WORD) < 0:
+            return 0
+    return max(min(starts, default=0), 0)
+
+
+def _meets(regions: Iterable[Region], place: Place, width: int, perhaps: bool) -> bool:
+    return any(region.meets(place, width) or (perhaps and region.reached_from(place)) for region in regions)

@@ -74,36 +74,42 @@ def _judge(kernel: KernelFacts, model: KernelModel, stream: Stream, flow: EventF
     barriers = [use.barrier for use in model.barriers.of(stream, wait)]
     if not barriers:
         return unknown(model, stream, wait, "the barrier's address is not resolved")
-    guarded = guarded_uses(kernel, model, barriers)
+    touches = guarded_uses(kernel, model, barriers)
+    reaches = guarded_uses(kernel, model, barriers, perhaps=True)
 
     def same_barrier(event: Event) -> bool:
         return event.kind is Kind.BARRIER_WAIT and any(
             use.barrier in barriers for use in model.barriers.of(stream, event)
         )
 
-    def uses(event: Event) -> bool:
-        return guarded(stream, event)
-
+    retries = {e.instr for e in flow.events if same_barrier(e)}
+    why = "the path on which the wait fails goes on without a retry"
     if not result_is_read(flow, wait):
-        steering = {e.instr for e in flow.events if same_barrier(e) and result_is_read(flow, e)}
-        return _walk(
-            model, stream, FailedWait(flow, wait, lambda e: e.instr in steering, uses), "its result is not read"
-        )
-    failed = FailedWait(flow, wait, same_barrier, uses)
-    return _walk(model, stream, failed, "the path on which the wait fails goes on without a retry")
+        retries = {e.instr for e in flow.events if e.instr in retries and result_is_read(flow, e)}
+        why = "its result is not read"
 
+    def retry(event: Event) -> bool:
+        return event.instr in retries
 
-def _walk(model: KernelModel, stream: Stream, failed: FailedWait, why: str) -> Judgement:
-    wait = failed.wait
     try:
-        found = failed.first_use(credit=False)
-        if found is not None and failed.first_use(credit=True) is None and failed.covered:
-            found = None  # what is used before the result is tested was seen complete by an earlier wait
+        found = _first_use(FailedWait(flow, wait, retry, lambda e: touches(stream, e)))
+        near = found or _first_use(FailedWait(flow, wait, retry, lambda e: reaches(stream, e)))
     except PathLimit:
         return unknown(model, stream, wait, "too many paths from the wait to follow each")
-    if found is None:
-        return proved(model, stream, wait, "no use of guarded data before a wait that is retried")
-    return _violation(model, stream, wait, found, why)
+    if found is not None:
+        return _violation(model, stream, wait, found, why)
+    if near is not None:
+        line = near.location.ptx_line
+        return unknown(model, stream, wait, f"whether the loop around PTX line {line} comes to the guarded data")
+    return proved(model, stream, wait, "no use of guarded data before a wait that is retried")
+
+
+def _first_use(failed: FailedWait) -> Event | None:
+    """The first use of guarded data; what an earlier wait has seen complete before the result is tested is none."""
+    found = failed.first_use(credit=False)
+    if found is not None and failed.first_use(credit=True) is None and failed.covered:
+        return None
+    return found
 
 
 def _violation(model: KernelModel, stream: Stream, wait: Event, use: Event, why: str) -> Judgement:
