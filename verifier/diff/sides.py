@@ -18,7 +18,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One build of one kernel.
 
     `name` is the kernel's name for people, `entry` that of its entry function, `path` where it lies below what was
-    compared or the kernel case that it is of ("" for a single file). `ir` is the text of the compiler's IR. File names below `root` are shown without.
+    compared or the kernel case that it is of ("" for a single file). `ir` is the text of the compiler's IR. File names
+    below `root` are shown without.
     """
 
     name: str
