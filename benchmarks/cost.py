@@ -27,6 +27,7 @@ from verifier.parse.ptx import parse_ptx, parse_ptx_reference
 from verifier.parse.ptx_shapes import PtxShapes
 from verifier.parse.source import Source
 
+LARGER = "grouped_gemm_dsrelu"  # what short statements and many registers make of the speed of parsing
 PROTOCOL = "TCG103,TCG104,MBR202,MBR203,MBR205,CTL703,MEM401"
 
 
@@ -75,7 +76,7 @@ def check(folder: Path, *options: str) -> Callable[[], object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernel", nargs="?", default="gemm_persistent")
-    parser.add_argument("--ptx", type=Path, help="measure parsing on this file instead of the kernel's PTX")
+    parser.add_argument("--ptx", type=Path, help="measure parsing on this file alone")
     parser.add_argument("--arch", default="sm_100a")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -85,8 +86,12 @@ def main() -> None:
     artifacts = compile_case(case, options.arch, store=None)
     folder = Path(tempfile.mkdtemp()) / "kernel"
     write_artifacts(folder, artifacts)
-    text = options.ptx.read_text() if options.ptx else artifacts.ptx or ""
-    parse_speeds(text, options.rounds)
+    if options.ptx:
+        parse_speeds(options.ptx.read_text(), options.rounds)
+    else:
+        larger = compile_case(registry.case(LARGER), "sm_100a", store=None)
+        for text in (artifacts.ptx or "", larger.ptx or ""):
+            parse_speeds(text, options.rounds)
     cubin = artifacts.cubin or b""
     check(folder)()  # writes the bytecode, if nothing has been run before
     nvdisasm = least(lambda: disassemble(cubin, name="kernel.cubin"), options.rounds)
