@@ -86,12 +86,18 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
 def _proofs(protocol: Protocol, run: Machine, faulty: set[tuple[int, str]]) -> Iterator[Judgement]:
     waits = sorted({(w.instr, w.warp) for r in (*protocol.runs, *protocol.corners) for w in r.signals.waits})
     seen: set[tuple[int, str]] = set(faulty)
-    for instr, warp in waits:
+    # Of the warps of a role, one that no run is sure about comes first.
+    for instr, warp in sorted(waits, key=lambda wait: wait not in protocol.odd_waits):
         key = (instr, role_of(run, warp))
         if key in seen:
             continue
         seen.add(key)
         opcode = run.code.model.function.instrs[instr].opcode
+        odd = protocol.odd_waits.get((instr, warp))
+        if odd is not None:
+            reason = f"with {odd.script.text}, it may return for another phase"
+            yield open_question(key[1], location(run, instr), reason, opcode)
+            continue
         yield holds(protocol, key[1], location(run, instr), "the wait means one phase", opcode)
 
 

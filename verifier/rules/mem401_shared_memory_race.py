@@ -43,14 +43,23 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
-from verifier.analyses.protocol.judged import last_wait, races
+from verifier.analyses.protocol.judged import last_wait, odd_races, races
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.shadow import Access, Conflict
 from verifier.analyses.protocol.witness import location, role_of, step, warp_text
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of, shared_store
+from verifier.rules.protocol_support import (
+    broken,
+    first,
+    holds,
+    not_run,
+    open_question,
+    protocol_of,
+    shared_store,
+    unconfirmed,
+)
 from verifier.rules.registry import rule
 
 _FIX = "order the two: a barrier between them, or wait_group.read before the source of a bulk store is rewritten"
@@ -86,9 +95,13 @@ def _kind(run: Machine, conflict: Conflict) -> tuple[str, ...]:
 
 
 def _proofs(protocol: Protocol, run: Machine, racing: set[int]) -> Iterator[Judgement]:
+    instrs = run.code.model.function.instrs
+    odd = {instr: other for instr, other in odd_races(protocol).items() if instr not in racing}
+    for instr, other in sorted(odd.items()):
+        yield unconfirmed(other, instr)
     for instr, warp in sorted(run.traffic.met.items()):
-        if instr not in racing:
-            opcode = run.code.model.function.instrs[instr].opcode
+        if instr not in racing and instr not in odd:
+            opcode = instrs[instr].opcode
             reason = "ordered after every conflicting access before it"
             yield holds(protocol, role_of(run, warp), location(run, instr), reason, opcode)
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
+from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.slicing import in_shared
-from verifier.analyses.protocol.witness import role_at
+from verifier.analyses.protocol.witness import location, role_at
 from verifier.findings import Judgement, Location, Severity, Verdict, WitnessStep
 from verifier.model.events import Event, Kind
 
@@ -30,6 +31,14 @@ def open_question(role: str, location: Location, reason: str, shape: str) -> Jud
         message=f"cannot be decided: {reason}",
         severity=Severity.WARNING,
         shape=f"{shape}: {reason}",
+    )
+
+
+def unconfirmed(run: Machine, instr: int) -> Judgement:
+    """Unknown where only inputs that may not fit together, those of `run`, show that nothing orders two accesses."""
+    reason = f"with {run.script.text}, nothing orders it with another access"
+    return open_question(
+        role_at(run, instr), location(run, instr), reason, run.code.model.function.instrs[instr].opcode
     )
 
 

@@ -64,7 +64,7 @@ from verifier.analyses.protocol.witness import columns, location, role_of, step,
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of, unconfirmed
 from verifier.rules.registry import rule
 
 _FIX = "move the load of the shared columns (and its tcgen05.wait::ld) ahead of this signal"
@@ -88,7 +88,10 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     late = late_reads(protocol)
     for instr in sorted(late):
         yield _violation(late[instr])
-    yield from _proofs(protocol, protocol.base, set(late))
+    odd = {instr: found[0].run for instr, found in late_reads(protocol, sure=False).items() if instr not in late}
+    for instr, run in sorted(odd.items()):
+        yield unconfirmed(run, instr)
+    yield from _proofs(protocol, protocol.base, {*late, *odd})
 
 
 def _proofs(protocol: Protocol, run: Machine, late: set[int]) -> Iterator[Judgement]:

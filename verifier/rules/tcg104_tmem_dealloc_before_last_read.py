@@ -52,7 +52,7 @@ from verifier.analyses.protocol.witness import columns, location, role_of, step,
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of
+from verifier.rules.protocol_support import broken, first, holds, not_run, open_question, protocol_of, unconfirmed
 from verifier.rules.registry import rule
 
 _ORDER = "let every warp that uses tensor memory signal after its last access, and wait for that before the dealloc"
@@ -78,7 +78,10 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     early = early_frees(protocol)
     for instr in sorted(early):
         yield _early(early[instr])
-    yield from _proofs(protocol, protocol.base, set(early))
+    odd = {instr: found[0].run for instr, found in early_frees(protocol, sure=False).items() if instr not in early}
+    for instr, run in sorted(odd.items()):
+        yield unconfirmed(run, instr)
+    yield from _proofs(protocol, protocol.base, {*early, *odd})
     yield from not_run(protocol, Kind.TMEM_DEALLOC)
     leaked = {a.instr: a for allocations in protocol.base.tmem.live.values() for a in allocations}
     for instr in sorted(leaked):

@@ -11,7 +11,6 @@ from verifier.analyses.protocol.code import Code
 from verifier.analyses.protocol.determinacy import WaitFault, wait_faults
 from verifier.analyses.protocol.failures import CONFIRMED, failures
 from verifier.analyses.protocol.machine import Machine
-from verifier.analyses.protocol.scripts import Script
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess, Mixed
 from verifier.analyses.protocol.slicing import in_shared
@@ -43,7 +42,7 @@ class Protocol:
         ended = search.ended() if search is not None else []
         self.last = tuple(run for run in ended if run.script.last)
         first = [best] if best is not None and best.ended else ended[:1]
-        base = [*first, *(run for run in ended if not run.script.last and run not in first)]
+        base = [*first, *(run for run in ended if not run.script.degenerate and run not in first)]
         self.runs = tuple(r for r in base if r.worked >= base[0].worked or r.worked - base[0].worked)
         self.corners = tuple(run for run in ended if run not in self.runs)
         made = search.runs if search is not None else []
@@ -81,13 +80,6 @@ class Protocol:
     def guessed_cluster(self) -> bool:
         return self.model.shape.cluster is None and self.model.in_cluster
 
-    def confirmed(self, shows: Callable[[Machine], Mapping[K, V]]) -> list[tuple[Machine, V]]:
-        """What enough base runs show.
-
-        One script alone may break a contract between a kernel and its host; two that agree are believed.
-        """
-        return agreed(self.runs, shows, self.needed)
-
     @cached_property
     def wait_faults(self) -> tuple[tuple[Machine, WaitFault], ...]:
         """Waits that do not mean one phase in every schedule."""
@@ -98,6 +90,11 @@ class Protocol:
                 for key, found in agreed_by_key(group, _faults, needed).items()
             }.values()
         )
+
+    @cached_property
+    def odd_waits(self) -> dict[tuple[int, tuple[int, int]], Machine]:
+        """(instruction, warp) of waits that may miss their phase under inputs that nothing confirms -> the run."""
+        return {key: found[0] for key, found in agreed_by_key(self.runs, _faults, 1).items()}
 
     @cached_property
     def early(self) -> tuple[tuple[Machine, Early], ...]:
@@ -154,6 +151,9 @@ class Protocol:
             return self.failures.doubt
         if self.early or self.excess or self.mixed:
             return "the barrier protocol is not deterministic, so one run does not speak for all schedules"
+        odd = next((run for run in self.runs if run.signals.early or run.signals.excess), None)
+        if odd is not None:
+            return f"with {odd.script.text}, a signal may land in another phase than it means"
         return ""
 
     @property
@@ -164,6 +164,8 @@ class Protocol:
         """
         if self.wait_faults:
             return "a wait may miss the phase it means (MBR202)"
+        for run in self.odd_waits.values():
+            return f"with {run.script.text}, a wait may miss the phase it means"
         known = self.bytes
         if known is not None and any(judge(e, known) is not Sum.EVEN for b in known.balances for e in b.equations):
             return "expected and delivered bytes are not shown to be equal (MBR205)"
@@ -180,8 +182,16 @@ class Protocol:
         shape = f", cluster {cluster}{guess}" if run.start.ranks > 1 else ""
         words = f", {run.script.words}" if run.code.reads_memory else ""
         return (
-            f"every schedule, {self._rounds}inputs invented: {run.script.text}{words}{shape}{self.failures.exception}"
+            f"every schedule, {self._rounds}inputs invented: {run.script.text}{words}{shape}"
+            f"{self.failures.exception}{self._exception}"
         )
+
+    @property
+    def _exception(self) -> str:
+        """Corner cases whose signals go astray, as the end of a sentence: whether a host allows them is not known."""
+        astray = (run for run in self.corners if run.signals.early or run.signals.excess)
+        texts = dict.fromkeys(run.script.corner for run in astray)
+        return f"; except {', '.join(texts)}: there a signal may land in another phase" if texts else ""
 
     @property
     def _rounds(self) -> str:
@@ -202,13 +212,16 @@ def agreed(runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], n
 def agreed_by_key(
     runs: Sequence[Machine], shows: Callable[[Machine], Mapping[K, V]], needed: int
 ) -> dict[K, tuple[Machine, V]]:
-    """What runs with at least `needed` scripts show, by key, each with the first run that does."""
+    """What runs with at least `needed` scripts show, by key, each with the first run that does.
+
+    One script alone may break a contract between a kernel and its host; two that agree are believed.
+    """
     first: dict[K, tuple[Machine, V]] = {}
-    shown: defaultdict[K, set[Script]] = defaultdict(set)
+    shown: defaultdict[K, set[Hashable]] = defaultdict(set)
     for run in runs:
         for key, value in shows(run).items():
             first.setdefault(key, (run, value))
-            shown[key].add(run.script)
+            shown[key].add(run.script.witness)
     return {key: found for key, found in first.items() if len(shown[key]) >= needed}
 
 

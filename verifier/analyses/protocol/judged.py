@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -20,33 +20,36 @@ class LateRead(msgspec.Struct, frozen=True):
     clash: Clash
 
 
-def late_reads(protocol: Protocol) -> dict[int, list[LateRead]]:
-    """Releasing instruction -> loads that come after it although the release gives their columns away."""
+def late_reads(protocol: Protocol, *, sure: bool = True) -> dict[int, list[LateRead]]:
+    """Releasing instruction -> loads that come after it although the release gives their columns away.
+
+    Unless `sure`, also what only one kind of inputs shows.
+    """
     found: dict[int, list[LateRead]] = {}
-    for read in _confirmed(protocol, _is_late_read):
+    for read in _confirmed(protocol, _is_late_read, sure):
         release = read.clash.release
         if release is not None:
             found.setdefault(release.instr, []).append(read)
     return found
 
 
-def early_frees(protocol: Protocol) -> dict[int, list[LateRead]]:
-    """Dealloc instruction -> accesses that it is not ordered with."""
+def early_frees(protocol: Protocol, *, sure: bool = True) -> dict[int, list[LateRead]]:
+    """Dealloc instruction -> accesses that nothing orders with it; unless `sure`, also what one kind of input shows."""
     found: dict[int, list[LateRead]] = {}
-    for read in _confirmed(protocol, _is_early_free):
+    for read in _confirmed(protocol, _is_early_free, sure):
         conflict = read.clash.conflict
         freeing = conflict.later if conflict.later.instr in read.run.tmem.frees else conflict.earlier
         found.setdefault(freeing.instr, []).append(read)
     return found
 
 
-def _confirmed(protocol: Protocol, wanted: Callable[[Machine, Clash], bool]) -> Iterator[LateRead]:
+def _confirmed(protocol: Protocol, wanted: Callable[[Machine, Clash], bool], sure: bool) -> Iterator[LateRead]:
     """Clashes that enough runs show at the same instructions; of these, all footprints of the first such run."""
 
     def sites(run: Machine) -> dict[tuple[int, int], Clash]:
         return {_key(c.conflict): c for c in run.tmem.clashes.values() if wanted(run, c)}
 
-    for run, chosen in protocol.confirmed(sites):
+    for run, chosen in agreed(protocol.runs, sites, protocol.needed if sure else 1):
         for clash in run.tmem.clashes.values():
             if wanted(run, clash) and _key(clash.conflict) == _key(chosen.conflict):
                 yield LateRead(run, clash)
@@ -76,20 +79,27 @@ def handovers(protocol: Protocol) -> set[tuple[int, int]]:
 def races(protocol: Protocol) -> dict[int, list[tuple[Machine, Conflict]]]:
     """Later instruction -> unordered accesses of shared memory, as at least two runs show.
 
-    Corner cases (zero trips) count, and so does what happened before an input was missing. A run whose signals may land
-    in other phases shows that, and no more.
+    Corner cases (zero trips) count, and so does what happened before an input was missing.
     """
-    sound = [
-        r for r in (*protocol.runs, *protocol.corners, *protocol.partial) if not (r.signals.early or r.signals.excess)
-    ]
-
-    def sites(run: Machine) -> dict[tuple[int, int], Conflict]:
-        return {_key(conflict): conflict for conflict in run.traffic.conflicts.values()}
-
     found: dict[int, list[tuple[Machine, Conflict]]] = {}
-    for run, conflict in agreed(sound, sites, protocol.needed):
+    runs = _in_phase((*protocol.runs, *protocol.corners, *protocol.partial))
+    for run, conflict in agreed(runs, _race_sites, protocol.needed):
         found.setdefault(conflict.later.instr, []).append((run, conflict))
     return found
+
+
+def odd_races(protocol: Protocol) -> dict[int, Machine]:
+    """Later instruction -> run of unordered accesses that only one kind of inputs shows."""
+    return {c.later.instr: run for run, c in agreed(_in_phase(protocol.runs), _race_sites, 1)}
+
+
+def _in_phase(runs: Iterable[Machine]) -> list[Machine]:
+    """A run whose signals may land in other phases shows that, and no more."""
+    return [run for run in runs if not (run.signals.early or run.signals.excess)]
+
+
+def _race_sites(run: Machine) -> dict[tuple[int, int], Conflict]:
+    return {_key(conflict): conflict for conflict in run.traffic.conflicts.values()}
 
 
 def _key(conflict: Conflict) -> tuple[int, int]:

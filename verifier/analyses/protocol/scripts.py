@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +22,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     `scalar` is the value of every parameter word of up to 4 bytes unless `named` has (parameter, byte offset) -> value;
     `step` is what global words count up by; `tiles` is how many work items a scheduler hands out after the first;
     `grid` is the number of clusters along each axis; `last` puts the cluster under test at the end of the grid, where
-    work may be short or none, instead of at its start.
+    work may be short or none, instead of at its start; `probe` is set where a parameter was raised alone, to come to
+    more code, so that it may not fit the others.
     """
 
     scalar: int
@@ -30,6 +32,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     grid: tuple[int, int, int] = (1, 1, 1)
     named: tuple[tuple[tuple[str, int], int], ...] = ()
     last: bool = False
+    probe: bool = False
 
     def with_value(self, key: tuple[str, int], value: int) -> Script:
         named = {**dict(self.named), key: value}
@@ -38,6 +41,11 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     def value(self, key: tuple[str, int]) -> int:
         """What a parameter word is: (parameter, byte offset) -> value."""
         return dict(self.named).get(key, self.scalar)
+
+    @property
+    def witness(self) -> Hashable:
+        """Runs with equal ones are one witness: a parameter that does not fit the others is as odd in other memory."""
+        return self.named if self.probe else self
 
     @property
     def degenerate(self) -> bool:

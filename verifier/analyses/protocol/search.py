@@ -186,7 +186,7 @@ class Search:
         """Raise one parameter at a time, with little work, while code is left that no run has come to."""
         limit = self._spent + min(REACH_BUDGET, self._budget)
         seen: frozenset[int] = frozenset().union(*(run.worked for run in self.ended()))
-        script = msgspec.structs.replace(best.script, grid=(_GRIDS[0], 1, 1))
+        script = msgspec.structs.replace(best.script, grid=(_GRIDS[0], 1, 1), probe=True)
         for value in _RAISED:
             for key in self.knobs():
                 if self._spent > limit or seen >= self.code.feasible:
