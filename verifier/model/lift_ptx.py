@@ -239,11 +239,13 @@ def _proxy_fence(c: Context) -> Event:
 
 
 def _named_barrier(kind: Kind) -> Callable[[Context], Event]:
-    def lift(c: Context) -> Event:
-        skip = 1 if c.op.family.endswith("red") else 0  # bar.red returns a value first
-        return c.event(kind, number=c.scalar(skip), count=c.scalar(skip + 1), sem="acq_rel", scope="cta")
+    return lambda c: c.event(kind, number=c.scalar(0), count=c.scalar(1), sem="acq_rel", scope="cta")
 
-    return lift
+
+def _barrier_red(c: Context) -> Event:
+    """`d, a{, b}, {!}c`: the result, the barrier, the number of threads where it is given, the predicate."""
+    count = c.scalar(2) if len(c.operands) > 3 else None
+    return c.event(Kind.CTA_SYNC, number=c.scalar(1), count=count, sem="acq_rel", scope="cta")
 
 
 def _registers(c: Context) -> Event:
@@ -325,13 +327,10 @@ _TABLE: dict[str, Callable[[Context], Event]] = {
             "barrier.sync",
             "bar.cta.sync",
             "barrier.cta.sync",
-            "bar.red",
-            "barrier.red",
-            "bar.cta.red",
-            "barrier.cta.red",
         ),
         _named_barrier(Kind.CTA_SYNC),
     ),
+    **dict.fromkeys(("bar.red", "barrier.red", "bar.cta.red", "barrier.cta.red"), _barrier_red),
     **dict.fromkeys(
         ("bar.arrive", "barrier.arrive", "bar.cta.arrive", "barrier.cta.arrive"), _named_barrier(Kind.CTA_ARRIVE)
     ),

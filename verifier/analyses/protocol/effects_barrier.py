@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
-from verifier.analyses.protocol.values import WARP
+from verifier.analyses.protocol.values import WARP, Unknown
 from verifier.model.events import Event, Kind
 from verifier.model.program import Instr, Reg
 
@@ -157,8 +157,12 @@ def _named(code: Code, instr: Instr, event: Event, *, waits: bool) -> Step:
     number = scalar(code.layout, event.number, f"the number of the barrier at PTX line {_line(event)}")
     count = scalar(code.layout, event.count, f"the thread count of the barrier at PTX line {_line(event)}")
     index = instr.index
+    results = _results(code, instr)
+    reduced = Unknown(f"{instr.opcode} at PTX line {_line(event)}")
 
     def step(fiber: Fiber) -> object:
+        for slot in results:
+            fiber.regs[slot] = reduced
         which = 0 if number is None else number.one(fiber)
         expected = None if count is None else count.one(fiber)
         barrier = fiber.machine.signals.named_barrier(fiber.warp.cta, which)
