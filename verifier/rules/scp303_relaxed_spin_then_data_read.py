@@ -33,6 +33,9 @@ Limits
     Only flags in global memory; what is read after the loop is taken to be what the flag announces, unless it is the
     flag itself, another one, or a kernel parameter. If only strong or `.nc` loads follow, the answer is unknown: they
     may be flags of their own, or read what nobody writes. Loops that retry an atomic are not looked at.
+    A fence must reach the thread that writes the flag, not as far as the poll does: `.gpu` where nothing says that
+    other devices write it, also after a volatile poll. Where the flag is accessed with `.sys` written out, and a fence
+    stops at `.gpu`, the answer is unknown: it is wrong only if another device, or the host, is the writer.
 """
 
 from __future__ import annotations
@@ -42,15 +45,22 @@ from collections.abc import Iterator
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
 from verifier.analyses.polls import is_polled
+from verifier.analyses.visibility import acquires_at
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
-from verifier.isa.scopes import acquires, includes
+from verifier.isa.scopes import acquires
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
+from verifier.model.places import Place
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
 from verifier.rules.support import proved, step, unknown, violated
 
+_ACCESSES = (Kind.LOAD, Kind.STORE, Kind.ATOMIC)
+_OWN_FLAGS = "only loads follow that may be flags of their own, or what nobody writes (.nc)"
+_OTHER_DEVICE = (
+    "the acquire fence reaches this GPU only, and the flag is accessed with .sys: another device may write it"
+)
 _FIX = "poll with ld.acquire of a scope that reaches the writer, or put fence.acquire after the loop"
 
 
@@ -76,23 +86,22 @@ def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> 
             return False
         return model.place(stream, event, event.address) != flag
 
-    def fences(event: Event) -> bool:
-        return event.kind is Kind.FENCE and acquires(event.sem) and includes(event.scope, poll.scope or "gpu")
-
     if flow.find_path(poll, reads, lambda e: False) is None:
         return
     if acquires(poll.sem):
         yield proved(model, stream, poll, f"polls with {poll.sem}.{poll.scope}")
         return
-    path = flow.find_path(poll, reads, fences)
-    if path is None:
-        yield proved(model, stream, poll, "an acquire fence on every path from the loop to the reads")
+    near = poll.scope if poll.scope in ("cta", "cluster") else "gpu"
+    if flow.find_path(poll, reads, lambda e: acquires_at(e, near)) is None:
+        far = flow.find_path(poll, reads, lambda e: acquires_at(e, "sys"))
+        if far is None or not _is_system_wide(model, poll, flag):
+            yield proved(model, stream, poll, "an acquire fence on every path from the loop to the reads")
+        else:
+            yield unknown(model, stream, poll, _OTHER_DEVICE)
         return
-    path = flow.find_path(poll, lambda e: reads(e) and not _stands_alone(e), fences)
+    path = flow.find_path(poll, lambda e: reads(e) and not _stands_alone(e), lambda e: acquires_at(e, near))
     if path is None:
-        yield unknown(
-            model, stream, poll, "only loads follow that may be flags of their own, or what nobody writes (.nc)"
-        )
+        yield unknown(model, stream, poll, _OWN_FLAGS)
         return
     how = f"{poll.sem}.{poll.scope}" if poll.scope else "weak"
     witness = (
@@ -101,6 +110,18 @@ def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> 
     )
     message = f"{model.role_of(stream)} reads data after a spin on a flag that does not acquire"
     yield violated(model, stream, poll, message, severity=Severity.ERROR, witness=witness, fix=_FIX)
+
+
+def _is_system_wide(model: KernelModel, poll: Event, flag: Place) -> bool:
+    """Whether the flag is accessed, by the poll or elsewhere, with `.sys` written out: `.volatile` only implies it."""
+    if _spells_sys(poll):
+        return True
+    others = [e for e in model.events if e.kind in _ACCESSES and _spells_sys(e)] if flag.resolved else []
+    return any(model.place(s, e, e.address) == flag for s in model.streams for e in others if s.runs(e))
+
+
+def _spells_sys(event: Event) -> bool:
+    return event.scope == "sys" and event.has("sys")
 
 
 def _stands_alone(read: Event) -> bool:
