@@ -150,7 +150,9 @@ def test_a_toolchain_that_is_not_there_is_the_error_of_its_cells(tmp_path: Path)
 
 def test_a_kernel_without_a_module_is_the_error_of_its_cells(tmp_path: Path, package: Path) -> None:
     (package / "kernel.py").unlink()
-    assert all("no module planned.kernel" in cell.error for cell in cells(tmp_path))
+    found = cells(tmp_path)
+    assert found
+    assert all("no module planned.kernel" in cell.error for cell in found)
 
 
 def test_compiled_files_are_cells(tmp_path: Path) -> None:

@@ -145,7 +145,9 @@ def test_a_finding_without_a_python_line_is_at_its_ptx() -> None:
 
 
 def test_rules_keep_the_limits_of_code_scanning(results: Results) -> None:
-    for rule in render(results)["tool"]["driver"]["rules"]:
+    rules = render(results)["tool"]["driver"]["rules"]
+    assert rules
+    for rule in rules:
         assert len(rule["properties"]["tags"]) <= 20
         assert len(rule["name"]) <= 255
         assert len(rule["shortDescription"]["text"]) <= 1024
