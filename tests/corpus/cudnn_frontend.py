@@ -47,14 +47,21 @@ SHAPES = {
 
 
 def _pair_one(recorder: Recorder) -> None:
-    """`quant`, `srelu`, `dsrelu` with static and dynamic scheduler, two CTAs and one."""
+    """`quant`, `srelu`, `dsrelu` with static and dynamic scheduler, two CTAs and one; `glu` and `dglu` beside them."""
     import torch
+    from cudnn.gemm.cutedsl.grouped.dglu.api import grouped_gemm_dglu_wrapper_sm100 as dglu
     from cudnn.gemm.cutedsl.grouped.dsrelu.api import grouped_gemm_dsrelu_wrapper_sm100 as dsrelu
+    from cudnn.gemm.cutedsl.grouped.glu.api import grouped_gemm_glu_wrapper_sm100 as glu
     from cudnn.gemm.cutedsl.grouped.quant.api import grouped_gemm_quant_wrapper_sm100 as quant
     from cudnn.gemm.cutedsl.grouped.srelu.api import grouped_gemm_srelu_wrapper_sm100 as srelu
 
     operands = _operands(torch)
     gate = torch.empty((1, ROWS, COLUMNS), dtype=torch.bfloat16).permute(1, 2, 0)
+    wide = torch.empty((1, ROWS, 2 * COLUMNS), dtype=torch.bfloat16).permute(1, 2, 0)
+    sums = {
+        "beta_tensor": torch.ones(EXPERTS, dtype=torch.float32),
+        "dprob_tensor": torch.zeros((ROWS, 1, 1), dtype=torch.float32),
+    }
     for suffix, shape in SHAPES.items():
         for dynamic in (False, True):
             config = {**shape, "use_dynamic_sched": dynamic}
@@ -62,6 +69,8 @@ def _pair_one(recorder: Recorder) -> None:
             recorder.compile("quant" + tail, config, quant, **operands)
             recorder.compile("srelu" + tail, config, srelu, **operands)
             recorder.compile("dsrelu" + tail, config, dsrelu, c_tensor=gate, **operands)
+            recorder.compile("glu" + tail, config, glu, **operands)
+            recorder.compile("dglu" + tail, config, dglu, c_tensor=wide, **operands, **sums)
 
 
 def _wgrad(recorder: Recorder) -> None:
