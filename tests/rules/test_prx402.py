@@ -131,3 +131,17 @@ def test_what_a_copy_replaces_is_left_open(target: str, expected: Verdict) -> No
     copy = f"cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [{target}], [gp], 64, [bar2];"
     reader = ("warp 0:", WAIT, DESCRIPTOR.format("buf"), MMA)
     assert verdicts(*reader, "warp 1:", WRITE, ARRIVE, "warp 2:", ISSUE.replace("0;", "64;", 1), copy) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("barrier", "fence", "expected"),
+    [
+        ("add.u32 r9, r9, 0;", "", Verdict.VIOLATED),
+        ("ld.param.u32 r8, [p_gp]; add.u32 r9, r9, r8;", "", Verdict.UNKNOWN),
+        ("ld.param.u32 r8, [p_gp]; add.u32 r9, r9, r8;", FENCE, Verdict.PROVED),
+    ],
+)
+def test_a_signal_to_an_unknown_barrier_may_be_the_one(barrier: str, fence: str, expected: Verdict) -> None:
+    writer = ("warp 0:", WRITE, fence, "bar.warp.sync -1;", "mov.u32 r9, bar;", barrier)
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [r9];"
+    assert verdicts(*writer, arrive, "warp 1:", WAIT, STORE.format("buf")) == [expected]

@@ -142,3 +142,14 @@ def test_a_wait_that_the_first_rounds_skip(first: str, least: int, expected: Ver
         "xor.b32 r4, r4, 1; add.s32 r5, r5, 1; setp.lt.s32 p, r5, r6; @p bra AGAIN;",
     )
     assert verdicts(*lines) == [expected]
+
+
+def test_an_unresolved_barrier_may_let_the_writer_go() -> None:
+    issue = ("warp 0:", ONE, STORE.format("buf"), COMMIT, "mov.u32 r9, bar;")
+    unknown = "ld.param.u32 r8, [p_gp]; add.u32 r9, r9, r8;"
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [r9];"
+    wait_ = "L1: mbarrier.try_wait.parity.shared::cta.b64 q, [bar], 0; @!q bra L1;"
+    rest = (wait(0), "warp 1:", wait_, WRITE)
+    assert verdicts(*issue, arrive, *rest) == [Verdict.VIOLATED]
+    assert verdicts(*issue, unknown, arrive, *rest) == [Verdict.UNKNOWN]
+    assert verdicts(*issue, unknown, wait(0), arrive, *rest) == [Verdict.PROVED]

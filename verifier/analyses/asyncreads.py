@@ -68,13 +68,24 @@ class AsyncReads:
         bare = self._bare(writer)
         if writer is stream and write in bare.get(read.instr, ()):
             return Handover(writer, write, None, None)
+        return self._passed_on(stream, read, writer, write, sure=True)
+
+    def perhaps_late(self, stream: Stream, read: Event, writer: Stream, write: Event) -> Handover | None:
+        """The same through a signal of which it is not known who waits for it: a barrier is not resolved."""
+        return self._passed_on(stream, read, writer, write, sure=False)
+
+    def _passed_on(self, stream: Stream, read: Event, writer: Stream, write: Event, *, sure: bool) -> Handover | None:
+        bare = self._bare(writer)
         for signal in self.flow(writer).events:
-            if signal.kind in SIGNALS and write in bare.get(signal.instr, ()):
-                for receiver in self._rendezvous.receivers(writer, signal) or ():
-                    if receiver.stream is not stream or not self._follows(stream, read, writer, write, receiver):
-                        continue
-                    if not self._ordered(stream, read, writer, write):
-                        return Handover(writer, write, signal, receiver)
+            if signal.kind not in SIGNALS or write not in bare.get(signal.instr, ()):
+                continue
+            if (self._rendezvous.receivers(writer, signal) is not None) is not sure:
+                continue
+            for receiver in self._rendezvous.candidates(writer, signal):
+                if receiver.stream is not stream or not self._follows(stream, read, writer, write, receiver):
+                    continue
+                if not self._ordered(stream, read, writer, write):
+                    return Handover(writer, write, signal, receiver)
         return None
 
     def replacement(self, stream: Stream, read: Event, late: Handover) -> Event | None:

@@ -176,7 +176,7 @@ class Reuses:
     # what others do between two barriers
 
     def _others_reuse(self, stream: Stream, signal: Event, numbers: Numbers, source: Source) -> bool:
-        for receiver in self._rendezvous.receivers(stream, signal) or ():
+        for receiver in self._rendezvous.candidates(stream, signal):
             if receiver.stream is stream and len(stream.members) == 1:
                 continue  # nobody but the warp itself, whose own path is followed
             if receiver.wait is not signal and self._is_over(stream, signal, receiver):

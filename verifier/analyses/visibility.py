@@ -13,6 +13,7 @@ from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
 from verifier.isa.proxies import bridge
 from verifier.isa.scopes import acquires, includes, releases
+from verifier.model.barriers import Barrier
 from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
@@ -107,6 +108,18 @@ class Rendezvous:
         waits = (Kind.BARRIER_WAIT,)
         return [Receiver(u.stream, u.event) for use in uses for u in self._model.barriers.on(use.barrier, waits)]
 
+    def candidates(self, stream: Stream, signal: Event) -> list[Receiver]:
+        """The same, but where a barrier is not resolved every wait that may be for the signal; none is certain."""
+        found = self.receivers(stream, signal)
+        if found is not None:
+            return found
+        mine = [use.barrier for use in self._model.barriers.of(stream, signal)]
+        return [r for r in self._everyone() if not mine or self._may_be_at(r, mine)]
+
+    def _may_be_at(self, receiver: Receiver, barriers: list[Barrier]) -> bool:
+        theirs = [use.barrier for use in self._model.barriers.of(receiver.stream, receiver.wait)]
+        return not theirs or any(barrier in barriers for barrier in theirs)
+
     def _named(self, stream: Stream, signal: Event) -> Iterator[Receiver]:
         """Streams that share the code meet where it says; others at any barrier of the same number and thread count."""
         here = frozenset((signal.instr,)) if signal.kind is Kind.CTA_SYNC else self._next_syncs(stream, signal)
@@ -193,7 +206,8 @@ class Rendezvous:
 
     def _everyone(self) -> list[Receiver]:
         """What a signal to an unknown barrier may reach."""
-        return [Receiver(s, e) for s in self._model.streams for e in self.flow(s).events if e.kind is Kind.BARRIER_WAIT]
+        waits = ((s, e) for s in self._model.streams for e in self.flow(s).events if e.kind is Kind.BARRIER_WAIT)
+        return [Receiver(s, e, certain=False) for s, e in waits]
 
 
 def _constant(stream: Stream, event: Event) -> int | None:

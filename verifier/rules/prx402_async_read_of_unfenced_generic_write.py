@@ -34,8 +34,9 @@ Good
 
 Limits
     Which writes a read sees is told by addresses as numbers, for the values that loop counters take; a copy or an
-    operand reaches to the next known stage. A fence by the reading thread alone is not enough, except for what
-    `cp.async` wrote. Reads before a refill (write after read) are not checked.
+    operand reaches to the next known stage. Where a signal's barrier is not resolved, any wait may be for it: unknown.
+    A fence by the reading thread alone is not enough, except for what `cp.async` wrote. Reads before a refill (write
+    after read) are not checked.
 """
 
 from __future__ import annotations
@@ -97,6 +98,11 @@ def _judge(model: KernelModel, reads: AsyncReads, stream: Stream, read: Event) -
         yield unknown(
             model, stream, read, f"whether it reads what line {line} wrote, with no fence, cannot be computed"
         )
+        return
+    blurred = next((h for w, x in (*found, *blind) if (h := reads.perhaps_late(stream, read, w, x))), None)
+    if blurred is not None and blurred.signal is not None:
+        line = blurred.signal.location.ptx_line
+        yield unknown(model, stream, read, f"who waits for line {line}, which no fence precedes, is not resolved")
     elif found or blind:
         yield proved(model, stream, read, "every thread that wrote has fenced before it signalled")
 
