@@ -145,3 +145,9 @@ def test_a_signal_to_an_unknown_barrier_may_be_the_one(barrier: str, fence: str,
     writer = ("warp 0:", WRITE, fence, "bar.warp.sync -1;", "mov.u32 r9, bar;", barrier)
     arrive = "mbarrier.arrive.shared::cta.b64 _, [r9];"
     assert verdicts(*writer, arrive, "warp 1:", WAIT, STORE.format("buf")) == [expected]
+
+
+@pytest.mark.parametrize(("fence", "expected"), [("", Verdict.VIOLATED), (FENCE, Verdict.PROVED)])
+def test_a_generic_address_of_shared_memory_counts(fence: str, expected: Verdict) -> None:
+    write = "mov.u64 rd1, buf; cvta.shared.u64 rd1, rd1; st.b32 [rd1], r1;"
+    assert verdicts("warp 0:", write, fence, "bar.warp.sync -1;", ISSUE, STORE.format("buf")) == [expected]

@@ -153,3 +153,9 @@ def test_an_unresolved_barrier_may_let_the_writer_go() -> None:
     assert verdicts(*issue, arrive, *rest) == [Verdict.VIOLATED]
     assert verdicts(*issue, unknown, arrive, *rest) == [Verdict.UNKNOWN]
     assert verdicts(*issue, unknown, wait(0), arrive, *rest) == [Verdict.PROVED]
+
+
+def test_a_generic_store_to_shared_memory_is_a_write() -> None:
+    generic = "mov.u64 rd1, buf; cvta.shared.u64 rd1, rd1; st.b32 [rd1], r1;"
+    assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, generic, wait(0)) == [Verdict.VIOLATED]
+    assert verdicts("warp 0:", ONE, STORE.format("buf"), COMMIT, wait(0), generic) == [Verdict.PROVED]

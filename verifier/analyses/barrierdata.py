@@ -7,9 +7,9 @@ import msgspec
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import Test
 from verifier.analyses.footprints import Ranges, footprints_of, meet
-from verifier.analyses.visibility import SHARED, SIGNALS, reads_async, writes_shared
+from verifier.analyses.visibility import SIGNALS, reads_async, writes_shared
 from verifier.model.barriers import Barrier, BarrierUse
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 
@@ -97,4 +97,4 @@ class BarrierData:
 
 
 def _loads(event: Event) -> bool:
-    return event.kind is Kind.LOAD and event.space in SHARED
+    return event.kind is Kind.LOAD and in_shared(event)

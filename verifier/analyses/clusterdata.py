@@ -6,8 +6,8 @@ import msgspec
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import Test
-from verifier.analyses.visibility import SHARED, releases_at
-from verifier.model.events import Event, Kind
+from verifier.analyses.visibility import releases_at
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.places import Place, may_overlap
 from verifier.model.streams import Stream
@@ -55,7 +55,7 @@ def _crossing(
     to = model.place(receiver, read, read.address)
     others = frozenset(e.instr for e in flow.events if e.kind is Kind.CLUSTER_ARRIVE and e is not arrive)
     best: Crossing | None = None
-    for write in flow.select(lambda e: e.kind in WRITES and e.space in SHARED):
+    for write in flow.select(lambda e: e.kind in WRITES and in_shared(e)):
         place = model.place(stream, write, write.address)
         if place.remote == to.remote or not _same(place, write.width, to, read.width):
             continue
@@ -79,7 +79,7 @@ def _reads(facts: KernelFacts, model: KernelModel, stream: Stream) -> list[tuple
     found = []
     for wait in flow.select(lambda e: e.kind is Kind.CLUSTER_WAIT):
         reach = flow.may_reach([wait], lambda e: e.kind is Kind.CLUSTER_WAIT)
-        loads = flow.select(lambda e: e.kind is Kind.LOAD and e.space in SHARED)
+        loads = flow.select(lambda e: e.kind is Kind.LOAD and in_shared(e))
         found += [(stream, wait, load) for load in loads if reach.get(load.instr)]
     return found
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from verifier.analyses.counters import Counters
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.slicing import descriptors
-from verifier.analyses.visibility import SHARED, reads_async, writes_shared
-from verifier.model.events import Event, Kind
+from verifier.analyses.visibility import reads_async, writes_shared
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.program import Reg
 from verifier.model.streams import Stream
@@ -94,7 +94,7 @@ class Footprints:
 
     def _values(self, stream: Stream) -> Iterator[Value]:
         for event in self._facts.flow(self._model, stream).events:
-            loads = event.kind is Kind.LOAD and event.space in SHARED
+            loads = event.kind is Kind.LOAD and in_shared(event)
             if loads or reads_async(event):
                 yield from self._addresses(stream, event, False)
             elif writes_shared(event) or event.kind in _COPIES_IN or event.kind is Kind.TMEM_ALLOC:

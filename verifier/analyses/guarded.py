@@ -14,7 +14,7 @@ import msgspec
 from verifier.analyses.facts import KernelFacts
 from verifier.isa.compute import signed
 from verifier.model.barriers import Barrier, BarrierUse
-from verifier.model.events import TMEM_ASYNC, TMEM_WRITES, Event, Kind
+from verifier.model.events import TMEM_ASYNC, TMEM_WRITES, Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.places import Place
 from verifier.model.program import AddressExpr
@@ -27,7 +27,6 @@ _TMEM_ACCESSES = frozenset({Kind.TMEM_LOAD, Kind.TMEM_STORE})
 _COPIES_IN = frozenset({Kind.BULK_LOAD, Kind.BULK_PEER, Kind.ASYNC_STORE, Kind.ASYNC_REDUCE, Kind.CLC_CANCEL})
 _WORD = 32
 _COUNTERS = frozenset({"phi", "iter"})
-_SHARED = (None, "shared", "shared::cta", "shared::cluster")
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -116,9 +115,9 @@ def handed_over(facts: KernelFacts, model: KernelModel, arrive: BarrierUse) -> l
 def _hand_over(
     model: KernelModel, stream: Stream, event: Event, read: list[Region], written: list[Region], tmem: set[Kind]
 ) -> None:
-    if event.kind in (Kind.STORE, Kind.COPY_ASYNC) and event.space in _SHARED:
+    if event.kind in (Kind.STORE, Kind.COPY_ASYNC) and in_shared(event, perhaps=True):
         read.append(region_of(_placed(model, stream, event, event.address), event.width))
-    elif event.kind is Kind.LOAD and event.space in _SHARED:
+    elif event.kind is Kind.LOAD and in_shared(event, perhaps=True):
         written.append(region_of(_placed(model, stream, event, event.address), event.width))
     elif event.kind in _TENSOR_CORE_READS:
         written.append(Region(None, 0, None))
@@ -133,11 +132,11 @@ def _touches(model: KernelModel, stream: Stream, event: Event, guarded: Guarded,
         return True
     if event.kind in _TENSOR_CORE_READS:
         return bool(guarded.read)
-    if event.kind is Kind.LOAD and event.space in _SHARED:
+    if event.kind is Kind.LOAD and in_shared(event, perhaps=True):
         return _meets(guarded.read, _placed(model, stream, event, event.address), event.width, perhaps)
     if event.kind in (Kind.BULK_STORE, Kind.BULK_PEER):
         return _meets(guarded.read, _placed(model, stream, event, event.source), 0, perhaps)
-    if event.kind in (Kind.BULK_LOAD, Kind.COPY_ASYNC) or (event.kind is Kind.STORE and event.space in _SHARED):
+    if event.kind in (Kind.BULK_LOAD, Kind.COPY_ASYNC) or (event.kind is Kind.STORE and in_shared(event, perhaps=True)):
         return _meets(guarded.written, _placed(model, stream, event, event.address), event.width, perhaps)
     return False
 

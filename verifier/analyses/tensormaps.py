@@ -11,7 +11,7 @@ from verifier.analyses.rewriting import atoms
 from verifier.analyses.visibility import SIGNALS, WAITS, Rendezvous, acquires_map, names_map
 from verifier.isa.proxies import MAP_BYTES
 from verifier.isa.scopes import includes
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.ssa import SsaValue
 from verifier.model.streams import Stream
@@ -138,7 +138,7 @@ class Acquires:
     def _changes_map(self, flow: EventFlow, event: Event) -> bool:
         """A map in global memory is replaced or copied over, or an ordinary store hits one that is used."""
         if event.kind in (Kind.MAP_WRITE, Kind.MAP_COPY):
-            return not (event.space or "").startswith("shared")
+            return not in_shared(event)
         if event.kind is not Kind.STORE or event.space not in ("global", None) or event.address is None:
             return False
         to = map_address(flow, event)

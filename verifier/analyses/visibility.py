@@ -14,11 +14,10 @@ from verifier.analyses.flow import EventFlow
 from verifier.isa.proxies import bridge
 from verifier.isa.scopes import acquires, includes, releases
 from verifier.model.barriers import Barrier
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 
-SHARED = frozenset({"shared", "shared::cta", "shared::cluster"})
 # Writes through the generic proxy. `tcgen05.alloc` writes a slot of shared memory, too, but nothing copies a slot.
 GENERIC_WRITES = frozenset({Kind.STORE, Kind.ATOMIC, Kind.COPY_ASYNC})
 SIGNALS = frozenset({Kind.BARRIER_ARRIVE, Kind.COPY_ARRIVE, Kind.CTA_SYNC, Kind.CTA_ARRIVE, Kind.CLUSTER_ARRIVE})
@@ -29,7 +28,7 @@ WAITS = frozenset({Kind.BARRIER_WAIT, Kind.CTA_SYNC, Kind.CLUSTER_WAIT})
 
 def writes_shared(event: Event) -> bool:
     """Whether threads write shared memory by this event, through the generic proxy."""
-    return event.kind in GENERIC_WRITES and event.space in SHARED
+    return event.kind in GENERIC_WRITES and in_shared(event)
 
 
 def reads_async(event: Event) -> str | None:

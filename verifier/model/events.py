@@ -87,10 +87,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Meaning of instruction `instr`. Fields that do not apply are None or empty.
 
     `sem`/`scope` are the memory ordering with defaults filled in (`weak`, `relaxed`, `acquire`, `release`, `acq_rel`,
-    `sc`; `cta`, `cluster`, `gpu`, `sys`). `space` is the state space of `address` as written. `address` is where
-    data is written or read (the destination of a copy), `source` the other end of a copy (a tensor map for tensor
-    copies), `barrier` the mbarrier. `count`, `size` (bytes), `parity` and `mask` (multicast) are operands; `number`
-    is an immediate (N of wait_group, id of a named barrier, register count). `registers` are those an asynchronous read
+    `sc`; `cta`, `cluster`, `gpu`, `sys`). `space` is the state space of `address` as written, or, for a generic
+    address, as far as `model.spaces` knows it (else None). `address` is where data is written or read (the destination
+    of a copy), `source` the other end of a copy (a tensor map for tensor copies), `barrier` the mbarrier. `count`,
+    `size` (bytes), `parity` and `mask` (multicast) are operands; `number` is an immediate (N of wait_group, id of a
+    named barrier, register count). `registers` are those an asynchronous read
     writes, or a TMEM store or wgmma reads. `flags` are modifiers that rules ask for by name.
     """
 
@@ -120,7 +121,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 TMEM_ASYNC = frozenset({Kind.TMEM_LOAD, Kind.TMEM_STORE, Kind.TMEM_MMA, Kind.TMEM_COPY, Kind.TMEM_SHIFT})
 TMEM_WRITES = frozenset({Kind.TMEM_STORE, Kind.TMEM_MMA, Kind.TMEM_COPY, Kind.TMEM_SHIFT, Kind.TMEM_DEALLOC})
+SHARED = frozenset({"shared", "shared::cta", "shared::cluster"})
 # Operations that announce something to other threads.
 SIGNALS = frozenset(
     {Kind.BARRIER_ARRIVE, Kind.TMEM_COMMIT, Kind.CTA_SYNC, Kind.CTA_ARRIVE, Kind.CLUSTER_ARRIVE, Kind.ASYNC_STORE}
 )
+
+
+def in_shared(event: Event, *, perhaps: bool = False) -> bool:
+    """Whether `event.address` is in shared memory; `perhaps`: or is a generic address that may be."""
+    return event.space in SHARED or (perhaps and event.space is None)

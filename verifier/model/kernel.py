@@ -8,10 +8,11 @@ from functools import cached_property
 from verifier.launch import LaunchFacts
 from verifier.model.barriers import Barriers
 from verifier.model.cfg import build_cfg
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.places import Place, place_of
 from verifier.model.program import AddressExpr, FlowKind, Function, Instr
 from verifier.model.roles import Role, name_roles
+from verifier.model.spaces import resolve_spaces
 from verifier.model.ssa import Ssa
 from verifier.model.streams import Shape, Stream, build_streams
 from verifier.model.values import Lanes, Symbol, Value
@@ -23,9 +24,9 @@ class KernelModel:
     def __init__(self, function: Function, lift: Callable[[Function], tuple[Event, ...]], launch: LaunchFacts) -> None:
         self.function = function
         self.launch = launch
-        self.events = lift(function)
         self.cfg = build_cfg(function)
         self.ssa = Ssa(function, self.cfg)
+        self.events = resolve_spaces(function, self.ssa, lift(function))
         self.shape = _shape(function, launch, any(e.has("cta_group::2") for e in self.events))
         self.streams = build_streams(function, self.cfg, self.ssa, self.shape)
         self._places: dict[tuple[int, int, AddressExpr | None], Place] = {}
@@ -103,9 +104,7 @@ class KernelModel:
         }
         if not slots:
             return
-        loads = [
-            e for e in self.events if e.kind is Kind.LOAD and (e.space or "").startswith("shared") and e.width == 4
-        ]
+        loads = [e for e in self.events if e.kind is Kind.LOAD and in_shared(e) and e.width == 4]
         for stream in self.streams:
             found = self._slot_loads(stream, loads, slots)
             for evaluator in stream.evaluators:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.guarded import handed_over
 from verifier.model.barriers import Barrier, BarrierUse
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.program import Arg, Const, Reg
 from verifier.model.streams import Stream
@@ -102,7 +102,7 @@ def _guards(kernel: KernelFacts, model: KernelModel, barrier: Barrier, signals: 
 
 
 def _is_on_chip(access: Event) -> bool:
-    return access.kind in _TENSOR or (access.space or "").startswith("shared")
+    return access.kind in _TENSOR or in_shared(access)
 
 
 def _at(model: KernelModel, stream: Stream, access: Event) -> str:

@@ -45,11 +45,11 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow, Test
-from verifier.analyses.visibility import SHARED, SIGNALS, WAITS, Rendezvous
+from verifier.analyses.visibility import SIGNALS, WAITS, Rendezvous
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
 from verifier.isa.scopes import includes, releases
-from verifier.model.events import TMEM_ASYNC, Event, Kind
+from verifier.model.events import TMEM_ASYNC, Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.places import may_overlap
 from verifier.model.streams import Stream
@@ -103,8 +103,8 @@ def _published(meetings: Rendezvous, model: KernelModel, flow: EventFlow, arrive
 def _needs_release(model: KernelModel, flow: EventFlow, event: Event) -> bool:
     """An ordinary write, or a read of shared memory that threads of some CTA overwrite from afar."""
     if event.kind in _WRITES:
-        return event.space is None or event.space in SHARED or event.space == "global"
-    if event.kind is not Kind.LOAD or event.space not in SHARED:
+        return in_shared(event, perhaps=True) or event.space == "global"
+    if event.kind is not Kind.LOAD or not in_shared(event):
         return False
     place = model.place(flow.stream, event, event.address)
     if place.remote:

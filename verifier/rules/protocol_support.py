@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
 from verifier.analyses.protocol.machine import Machine
-from verifier.analyses.protocol.slicing import in_shared
 from verifier.analyses.protocol.witness import location, role_at
 from verifier.findings import Judgement, Location, Severity, Verdict, WitnessStep
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 
 
 def holds(protocol: Protocol, role: str, location: Location, reason: str, shape: str) -> Judgement:

@@ -52,11 +52,10 @@ import msgspec
 from verifier.analyses.clusterdata import WRITES, Crossing, covers, crossings
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.peers import peer_data
-from verifier.analyses.visibility import SHARED
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
 from verifier.isa.scopes import includes, releases
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
@@ -129,7 +128,7 @@ def _unfenced(kernel: KernelFacts, model: KernelModel, arrive: _Arrive) -> Event
     """A write, or a barrier behind which others wrote, from which a path with no release fence leads to the arrive."""
     flow = kernel.flow(model, arrive.stream)
     for source in flow.events:
-        written = source.kind in WRITES and source.space in SHARED
+        written = source.kind in WRITES and in_shared(source)
         if not written and source.kind is not Kind.CTA_SYNC:
             continue
         remote = written and model.place(arrive.stream, source, source.address).remote

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from verifier.analyses.protocol.layout import Layout
-from verifier.analyses.protocol.slicing import Slice, in_shared, operand_registers
+from verifier.analyses.protocol.slicing import Slice, operand_registers
 from verifier.analyses.protocol.values import LaneValue
 from verifier.isa.compute import signed
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.program import Assign, Const, Instr, Reg
 
 if TYPE_CHECKING:

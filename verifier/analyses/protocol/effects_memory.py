@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
-from verifier.analyses.protocol.slicing import descriptors, in_shared
+from verifier.analyses.protocol.slicing import descriptors
 from verifier.analyses.protocol.values import UNDEFINED, LaneValue, Unknown, collapse, pick
 from verifier.isa.ptx_ops import is_type, width_of
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.lower_alu import arg_of
 from verifier.model.lower_ptx import Resolved
 from verifier.model.program import Const, Instr, Reg

@@ -13,10 +13,9 @@ from verifier.analyses.protocol.failures import CONFIRMED, failures
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess, Mixed
-from verifier.analyses.protocol.slicing import in_shared
 from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))

@@ -12,7 +12,7 @@ from collections import defaultdict
 import msgspec
 
 from verifier.model.cfg import Cfg
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.lower_alu import arg_of
 from verifier.model.lower_ptx import Resolved
@@ -76,10 +76,6 @@ class Slice(msgspec.Struct, frozen=True):
     values: frozenset[int]
     data: frozenset[int]
     endless: frozenset[int]
-
-
-def in_shared(event: Event) -> bool:
-    return (event.space or "").startswith("shared")
 
 
 def operand_registers(event: Event) -> set[str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from verifier.analyses.protocol.slicing import HARD, in_shared, operand_registers
-from verifier.model.events import Event, Kind
+from verifier.analyses.protocol.slicing import HARD, operand_registers
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.program import Arg, Const, Reg, SReg, Sym
 from verifier.model.ssa import SsaValue
 from verifier.model.streams import Stream

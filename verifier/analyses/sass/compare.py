@@ -9,7 +9,7 @@ from verifier.analyses.sass.loops import LoopKind
 from verifier.analyses.sass.order import Displaced, Traces
 from verifier.analyses.sass.side import SassSide
 from verifier.model.cfg import Edge
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.streams import Stream
 
 SYNCHRONIZES = frozenset(
@@ -83,7 +83,7 @@ class Comparison:
 def is_ordered(event: Event) -> bool:
     """Whether an event takes part in the comparison: it synchronizes, or synchronization protects it."""
     if event.kind in _SHARED:
-        return (event.space or "").startswith("shared")
+        return in_shared(event)
     return event.kind in SYNCHRONIZES or event.kind in _TMEM or event.kind in _ENGINES
 
 
