@@ -1,7 +1,9 @@
 """Tensor-memory footprints that an opcode states by itself.
 
-Source: PTX ISA 9.4, 9.7.18.8 "tcgen05.ld / tcgen05.st": columns touched by one repetition of each shape; 9.7.18.4.2
-"Instruction descriptor" for the size of an MMA's accumulator; 9.7.18.9 "tcgen05.cp".
+Source: PTX ISA 9.4, 9.7.18.8 "tcgen05.ld / tcgen05.st": columns touched by one repetition of each shape; `.pack::16b`
+puts two 16-bit elements of adjacent columns into one register, `.unpack::16b` takes them apart, with as many registers
+as without: each reaches twice the columns; 9.7.18.4.2 "Instruction descriptor" for the size of an MMA's accumulator;
+9.7.18.9 "tcgen05.cp".
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ def load_store_columns(op: PtxOp) -> int | None:
     repeat = next((word for word in op.words if word.startswith("x") and word[1:].isdigit()), None)
     if shape is None or repeat is None:
         return None
-    return _COLUMNS[shape] * int(repeat[1:])
+    halves = 2 if op.has("pack::16b") or op.has("unpack::16b") else 1
+    return _COLUMNS[shape] * int(repeat[1:]) * halves
 
 
 def accumulator_columns(descriptor: int, cta_group: int) -> int:
