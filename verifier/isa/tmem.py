@@ -3,7 +3,7 @@
 Source: PTX ISA 9.4, 9.7.18.8 "tcgen05.ld / tcgen05.st": columns touched by one repetition of each shape; `.pack::16b`
 puts two 16-bit elements of adjacent columns into one register, `.unpack::16b` takes them apart, with as many registers
 as without: each reaches twice the columns; 9.7.18.4.2 "Instruction descriptor" for the size of an MMA's accumulator;
-9.7.18.9 "tcgen05.cp".
+9.7.18.9 "tcgen05.cp"; 9.7.18.2.3 "data movement shape" for the implicit 31x256b of `tcgen05.shift`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,20 @@ def accumulator_footprint(descriptor: int, cta_group: int) -> int | None:
     return columns // 2 if cta_group == 2 and rows == 128 else columns
 
 
+SHIFTED_COLUMNS = 8  # the 32 bytes of each row that one `tcgen05.shift` moves
+_LANE_SHIFT = 16
+_QUARTER_LANES = 32
 _COPIED = {"128x256b": 8, "4x256b": 8, "128x128b": 4, "64x128b": 4, "32x128b": 4}
 
 
 def copy_columns(op: PtxOp) -> int | None:
     """Columns that one `tcgen05.cp` writes."""
     return next((_COPIED[word] for word in op.words if word in _COPIED), None)
+
+
+def shifted_quarters(address: int) -> int:
+    """Quarters of the lanes (a bit each) that a `tcgen05.shift` from `address` may move rows of.
+
+    It begins at a lane that is a multiple of 32 and moves all rows but the last: an upper bound.
+    """
+    return 0b1111 << (address >> _LANE_SHIFT) // _QUARTER_LANES & 0b1111

@@ -274,7 +274,7 @@ _TABLE: dict[str, Callable[[Context], Event]] = {
     "tcgen05.ld": _tmem_load,
     "tcgen05.st": _tmem_store,
     "tcgen05.mma": _mma,
-    "tcgen05.cp": lambda c: c.event(Kind.TMEM_COPY, address=c.place(0)),
+    "tcgen05.cp": lambda c: c.event(Kind.TMEM_COPY, address=c.place(0), registers=c.vector(1)),
     "tcgen05.shift": lambda c: c.event(Kind.TMEM_SHIFT, address=c.place(0)),
     "tcgen05.alloc": _alloc,
     "tcgen05.dealloc": _dealloc,

@@ -31,11 +31,12 @@ Good
     ```
 
 Limits
-    Accesses are those of runs of all warps of a cluster under invented inputs, which the
-    verdict names. Every barrier edge counts as order: scopes are SCP301, proxies PRX402. Lanes of one warp count as one
-    thread. An MMA is taken to read the whole stage that its descriptor points into; a tensor store reads up to the next
-    source. Addresses that depend on data are not followed. A generic address is one of shared memory where it is made,
-    in the kernel, of an address that `cvta` or `mapa` takes from there; one read from memory is taken to be global.
+    Accesses are those of runs of all warps of a cluster under invented inputs, which the verdict names. Every barrier
+    edge counts as order: scopes are SCP301, proxies PRX402. Lanes of one warp count as one thread. An MMA or a
+    `tcgen05.cp` is taken to read the whole stage that its descriptor points into; a tensor store reads up to the next
+    source. Addresses that depend on data are not followed. A
+    generic address is one of shared memory where it is made, in the kernel, of an address that `cvta` or `mapa` takes
+    from there; one read from memory is taken to be global.
 """
 
 from __future__ import annotations

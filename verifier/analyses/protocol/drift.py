@@ -159,7 +159,7 @@ def _steering(event: Event) -> set[str]:
     if not in_shared(event) and event.kind in (Kind.LOAD, Kind.STORE, Kind.ATOMIC):
         return set()
     regs = operand_registers(event)
-    if event.kind is Kind.TMEM_MMA:
+    if event.kind in (Kind.TMEM_MMA, Kind.TMEM_COPY):
         regs |= set(event.registers)
     elsewhere = {Kind.BULK_LOAD: event.source, Kind.BULK_STORE: event.address}.get(event.kind)
     return regs - {term.name for term in elsewhere.terms if isinstance(term, Reg)} if elsewhere is not None else regs

@@ -20,6 +20,35 @@ _MAKERS: dict[Kind, Callable[[Code, Instr, Event], Step | None]] = {
 }
 
 
+# Kinds that change nothing that the machine keeps: they order what it takes as ordered anyway, or stay in one thread.
+# UNKNOWN is refused before any run. A kind that only machine code has is here as well.
+NO_EFFECT = frozenset(
+    {
+        Kind.TMEM_RELINQUISH,
+        Kind.TMEM_FENCE_BEFORE,
+        Kind.TMEM_FENCE_AFTER,
+        Kind.FENCE,
+        Kind.PROXY_FENCE,
+        Kind.INIT_FENCE,
+        Kind.WARP_SYNC,
+        Kind.GRID_WAIT,
+        Kind.GRID_LAUNCH,
+        Kind.MAP_WRITE,
+        Kind.MAP_COPY,
+        Kind.MAP_PREFETCH,
+        Kind.WGMMA_FENCE,
+        Kind.COLLECTIVE,
+        Kind.REGISTERS,
+        Kind.CACHE_INVALIDATE,
+        Kind.ERROR_BARRIER,
+        Kind.SPILL,
+        Kind.EXIT,
+        Kind.UNKNOWN,
+    }
+)
+KINDS = frozenset(_MAKERS) | NO_EFFECT
+
+
 def event_step(code: Code, instr: Instr, event: Event) -> Step | None:
     """The closure of an event; None when it does nothing here beyond what its assignments compute."""
     make = _MAKERS.get(event.kind)

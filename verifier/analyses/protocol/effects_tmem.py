@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
 from verifier.isa.ptx_ops import decode
-from verifier.isa.tmem import accumulator_footprint, copy_columns, load_store_columns
+from verifier.isa.tmem import (
+    SHIFTED_COLUMNS,
+    accumulator_footprint,
+    copy_columns,
+    load_store_columns,
+    shifted_quarters,
+)
 from verifier.model.events import Event, Kind
 from verifier.model.program import Instr, Reg
 
@@ -109,9 +115,25 @@ def _mma(code: Code, instr: Instr, event: Event) -> Step:
 
 def _copy(code: Code, instr: Instr, event: Event) -> Step:
     where, columns, index = _address(code, event), copy_columns(decode(event.opcode)), instr.index
+    operands = tuple(code.layout.slot(Reg(name)) for name in event.registers)
+    pair = _pair(event)
 
     def step(fiber: Fiber) -> None:
-        fiber.machine.tmem.multiply(fiber.warp, where.one(fiber), columns, index, _pair(event))
+        machine = fiber.machine
+        machine.tmem.multiply(fiber.warp, where.one(fiber), columns, index, pair)
+        for slot in operands:
+            machine.traffic.read_operand(fiber.warp, fiber.regs[slot], index, pair, machine.tmem.pipe(fiber.warp))
+
+    return step
+
+
+def _shift(code: Code, instr: Instr, event: Event) -> Step:
+    where, pair, index = _address(code, event), _pair(event), instr.index
+
+    def step(fiber: Fiber) -> None:
+        address = where.one(fiber)
+        quarters = shifted_quarters(address)
+        fiber.machine.tmem.multiply(fiber.warp, address, SHIFTED_COLUMNS, index, pair, quarters)
 
     return step
 
@@ -145,5 +167,6 @@ MAKERS: dict[Kind, Callable[[Code, Instr, Event], Step | None]] = {
     Kind.TMEM_WAIT_STORE: _wait_store,
     Kind.TMEM_MMA: _mma,
     Kind.TMEM_COPY: _copy,
+    Kind.TMEM_SHIFT: _shift,
     Kind.TMEM_COMMIT: _commit,
 }

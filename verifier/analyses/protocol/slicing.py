@@ -39,6 +39,7 @@ HARD = frozenset(
         Kind.TMEM_DEALLOC,
         Kind.TMEM_MMA,
         Kind.TMEM_COPY,
+        Kind.TMEM_SHIFT,
         Kind.CTA_SYNC,
         Kind.CTA_ARRIVE,
         Kind.CLUSTER_ARRIVE,
@@ -91,8 +92,8 @@ def operand_registers(event: Event) -> set[str]:
 
 
 def descriptors(event: Event, instr: Instr) -> set[str]:
-    """Registers with the matrix descriptors of an MMA."""
-    if event.kind is Kind.TMEM_MMA:
+    """Registers with the matrix descriptors of an MMA or a copy into tensor memory."""
+    if event.kind in (Kind.TMEM_MMA, Kind.TMEM_COPY):
         return set(event.registers)
     if event.kind is not Kind.WGMMA_MMA:
         return set()

@@ -95,13 +95,15 @@ class Tmem:
         """A warp reaches the 32 lanes of its own quarter only (PTX ISA 9.4, 9.7.18.5)."""
         return 1 << warp.quarter
 
-    def multiply(self, warp: Warp, address: int, columns: int | None, instr: int, pair: bool) -> None:
-        """An MMA, or a copy into tensor memory: work of the warp's pipe, complete when a later commit is."""
+    def multiply(
+        self, warp: Warp, address: int, columns: int | None, instr: int, pair: bool, quarters: int = ALL_QUARTERS
+    ) -> None:
+        """An MMA, a copy into tensor memory, a shift: work of the warp's pipe, complete when a later commit is."""
         component, count = self._pipes.get(warp.name) or (self._machine.components.get("pipe", warp.name), 0)
         self._pipes[warp.name] = (component, count + 1)
         for cta in (warp.cta & ~1, warp.cta | 1) if pair else (warp.cta,):
             if cta in self._machine.ctas:
-                self._touch(warp, cta, address, columns, True, instr, ALL_QUARTERS, component, count + 1)
+                self._touch(warp, cta, address, columns, True, instr, quarters, component, count + 1)
 
     def issues(self, warp: tuple[int, int]) -> bool:
         return warp in self._pipes
