@@ -16,7 +16,7 @@ from verifier.analyses.bulkgroups import Goal, StoreWalk
 from verifier.analyses.conditions import conditions_of
 from verifier.analyses.counters import Counters, Numbers
 from verifier.analyses.facts import KernelFacts
-from verifier.analyses.footprints import extent
+from verifier.analyses.footprints import bytes_of, extent
 from verifier.analyses.threads import Thread
 from verifier.analyses.visibility import SIGNALS, WAITS, Receiver, Rendezvous, writes_shared
 from verifier.model.events import Event, Kind
@@ -119,7 +119,8 @@ class Reuses:
         lanes = self._counters[id(stream)].number(stream.address(event.instr, event.address), numbers)
         if lanes is None:
             return None
-        return tuple(sorted(set(lanes))), max(event.width, _LEAST_BYTES if event.kind in _BULK_WRITES else 1)
+        size = _LEAST_BYTES if event.kind in _BULK_WRITES else bytes_of(stream, event)
+        return None if size is None else (tuple(sorted(set(lanes))), size)
 
     def _addresses(self, stream: Stream) -> list[Value]:
         return [stream.address(e.instr, expr) for e in self._rendezvous.flow(stream).events for expr in _places(e)]

@@ -57,7 +57,7 @@ def _crossing(
     best: Crossing | None = None
     for write in flow.select(lambda e: e.kind in WRITES and in_shared(e)):
         place = model.place(stream, write, write.address)
-        if place.remote == to.remote or not _same(place, write.width, to, read.width):
+        if place.remote == to.remote or not _same(place, write.width or None, to, read.width or None):
             continue
         if flow.find_path(write, lambda e: e is arrive, lambda e: e.instr in others) is None:
             continue
@@ -84,6 +84,6 @@ def _reads(facts: KernelFacts, model: KernelModel, stream: Stream) -> list[tuple
     return found
 
 
-def _same(a: Place, a_width: int, b: Place, b_width: int) -> bool:
+def _same(a: Place, a_width: int | None, b: Place, b_width: int | None) -> bool:
     """Whether two places are known to be able to meet: the same object, and bytes that may be the same."""
     return a.base is not None and a.base is b.base and may_overlap(a, a_width, b, b_width)

@@ -52,6 +52,8 @@ class Footprints:
             for value in self._addresses(stream, event, writes):
                 starts = self._numbers(stream, event, value)
                 found = None if starts is None or found is None else found | starts
+            if (event.kind is Kind.LOAD or writes_shared(event)) and bytes_of(stream, event) is None:
+                found = None
             ends = ((start, self._end(stream, event, start)) for start in found or ())
             self._memo[key] = None if found is None else _merged(ends)
         return self._memo[key]
@@ -75,9 +77,7 @@ class Footprints:
         """Where an access ends: as its width or size says, else where the next known object begins."""
         if event.kind is Kind.TMEM_ALLOC:
             return start + _SLOT_BYTES
-        if event.kind is Kind.LOAD or writes_shared(event):
-            return start + max(event.width, 1)
-        size = stream.value(event.instr, event.size).constant if event.size is not None else None
+        size = bytes_of(stream, event)
         if size is not None:
             return start + size
         if event.kind in _MMAS and not any(other > start for other in self._starts[-1:]):
@@ -127,6 +127,13 @@ def extent(starts: Sequence[int], start: int) -> int | None:
     if following < len(starts):
         return starts[following] - start
     return starts[-1] - starts[-2] if len(starts) > 1 and starts[-1] <= start else None
+
+
+def bytes_of(stream: Stream, event: Event) -> int | None:
+    """Bytes of one access as its opcode or its size operand says; None when neither is known."""
+    if event.size is not None:
+        return stream.value(event.instr, event.size).constant
+    return event.width or None
 
 
 def meet(a: Ranges, b: Ranges) -> bool:

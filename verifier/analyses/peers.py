@@ -99,7 +99,7 @@ def _written(model: KernelModel, threads: Sequence[BarrierUse]) -> Iterator[_Reg
 
 def _region(model: KernelModel, stream: Stream, event: Event) -> Iterator[_Region]:
     place = model.place(stream, event, event.address)
-    end = None if place.stage or place.base is None else max(place.offsets) + event.width
+    end = None if place.stage or place.base is None or not event.width else max(place.offsets) + event.width
     yield _Region(place, place.first, end)
 
 

@@ -91,8 +91,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     address, as far as `model.spaces` knows it (else None). `address` is where data is written or read (the destination
     of a copy), `source` the other end of a copy (a tensor map for tensor copies), `barrier` the mbarrier. `count`,
     `size` (bytes), `parity` and `mask` (multicast) are operands; `number` is an immediate (N of wait_group, id of a
-    named barrier, register count). `registers` are those an asynchronous read writes, that a TMEM store or wgmma reads, or
-    the matrix descriptors of `tcgen05.mma` and `tcgen05.cp`. `flags` are modifiers that rules ask for by name.
+    named barrier, register count). `registers` are those an asynchronous read writes, that a TMEM store or wgmma
+    reads, or the matrix descriptors of `tcgen05.mma` and `tcgen05.cp`. `flags` are modifiers that rules ask for by name.
     """
 
     kind: Kind

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from verifier.isa.ptx_ops import PtxOp, is_type, width_of
 from verifier.isa.ptx_sync import PLAIN, ordering
+from verifier.isa.wmma import matrix_bytes
 from verifier.model.events import Event, Kind
 from verifier.model.lower_alu import Namer, arg_of
 from verifier.model.lower_ptx import Resolved
@@ -196,6 +197,11 @@ def _async_store(kind: Kind) -> Callable[[Context], Event]:
     return lift
 
 
+def _async(plain: Callable[[Context], Event], remote: Callable[[Context], Event]) -> Callable[[Context], Event]:
+    """`.mmio` forms write global memory and complete on no barrier: a release, as strong as an ordinary one."""
+    return lambda c: remote(c) if c.place(1) is not None else plain(c)
+
+
 def _bytes(c: Context) -> int:
     """Bytes per lane of an access: element width times vector length."""
     lengths = {"v2": 2, "v4": 4, "v8": 8}
@@ -222,6 +228,25 @@ def _matrix(kind: Kind) -> Callable[[Context], Event]:
         lanes = 2 * rows if c.op.has("m16n16") else rows
         registers = c.vector(0 if kind is Kind.LOAD else 1)
         return c.event(kind, address=c.place(0), registers=registers, width=_ROW, lanes=lanes)
+
+    return lift
+
+
+def _bulk_fill(c: Context) -> Event:
+    """`st.bulk [a], size, 0`."""
+    size = c.after_address()
+    return c.event(Kind.STORE, address=c.place(0), size=size, width=int(size.value) if isinstance(size, Const) else 0)
+
+
+def _fragment(kind: Kind) -> Callable[[Context], Event]:
+    """A matrix that a whole warp loads or stores; `width` is 0 where its rows lie apart."""
+
+    def lift(c: Context) -> Event:
+        stride = c.scalar(2)
+        known = int(stride.value) if isinstance(stride, Const) else None
+        width = matrix_bytes(c.op, known) if stride is None or known is not None else None
+        registers = c.vector(0 if kind is Kind.LOAD else 1)
+        return c.event(kind, address=c.place(0), registers=registers, width=width or 0)
 
     return lift
 
@@ -299,8 +324,8 @@ _TABLE: dict[str, Callable[[Context], Event]] = {
     "cp.reduce.async.bulk": _bulk,
     "cp.async.bulk.commit_group": _simple(Kind.BULK_COMMIT),
     "cp.async.bulk.wait_group": _bulk_wait,
-    "st.async": _async_store(Kind.ASYNC_STORE),
-    "red.async": _async_store(Kind.ASYNC_REDUCE),
+    "st.async": _async(_store, _async_store(Kind.ASYNC_STORE)),
+    "red.async": _async(_atomic, _async_store(Kind.ASYNC_REDUCE)),
     "cp.async": _copy_async,
     "cp.async.commit_group": _simple(Kind.COPY_COMMIT),
     "cp.async.wait_group": lambda c: c.event(Kind.COPY_WAIT, number=c.scalar(0)),
@@ -312,7 +337,9 @@ _TABLE: dict[str, Callable[[Context], Event]] = {
     "multimem.ld_reduce": _load,
     "st": _store,
     "stmatrix": _matrix(Kind.STORE),
-    "st.bulk": _store,
+    "st.bulk": _bulk_fill,
+    "wmma.load": _fragment(Kind.LOAD),
+    "wmma.store": _fragment(Kind.STORE),
     "multimem.st": _store,
     "atom": _atomic,
     "red": _atomic,
@@ -348,7 +375,7 @@ _TABLE: dict[str, Callable[[Context], Event]] = {
     "wgmma.wait_group": lambda c: c.event(Kind.WGMMA_WAIT, number=c.scalar(0)),
     "setmaxnreg.inc": _registers,
     "setmaxnreg.dec": _registers,
-    **dict.fromkeys(("mma.sync", "mma.sp", "mma", "wmma.load", "wmma.store", "wmma.mma"), _simple(Kind.COLLECTIVE)),
+    **dict.fromkeys(("mma.sync", "mma.sp", "mma", "wmma.mma"), _simple(Kind.COLLECTIVE)),
     "ret": _simple(Kind.EXIT),
     "exit": _simple(Kind.EXIT),
     "trap": _simple(Kind.EXIT),

@@ -34,7 +34,7 @@ Limits
     Accesses are those of runs of all warps of a cluster under invented inputs, which the verdict names. Every barrier
     edge counts as order: scopes are SCP301, proxies PRX402. Lanes of one warp count as one thread. An MMA or a
     `tcgen05.cp` is taken to read the whole stage that its descriptor points into; a tensor store reads up to the next
-    source. Addresses that depend on data are not followed. A
+    source. Addresses that depend on data are not followed, nor the rows of a `wmma` matrix that lie apart. A
     generic address is one of shared memory where it is made, in the kernel, of an address that `cvta` or `mapa` takes
     from there; one read from memory is taken to be global.
 """
@@ -87,7 +87,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     yield from not_run(protocol, Kind.BULK_LOAD, Kind.BULK_STORE)
     for instr, why in sorted(protocol.base.traffic.unresolved.items()):
         opcode = protocol.model.function.instrs[instr].opcode
-        yield open_question("all", location(protocol.base, instr), f"the address is not known: {why}", opcode)
+        yield open_question("all", location(protocol.base, instr), why, opcode)
 
 
 def _kind(run: Machine, conflict: Conflict) -> tuple[str, ...]:

@@ -110,8 +110,8 @@ def _needs_release(model: KernelModel, flow: EventFlow, event: Event) -> bool:
     if place.remote:
         return True
     refills = [(s, e) for s in model.streams for e in model.events if e.kind in _REFILLS and s.runs(e)]
-    places = [(model.place(s, e, e.address), e.width) for s, e in refills]
-    return any(to.remote and may_overlap(place, event.width, to, width) for to, width in places)
+    places = [(model.place(s, e, e.address), e.width or None) for s, e in refills]
+    return any(to.remote and may_overlap(place, event.width or None, to, width) for to, width in places)
 
 
 def _of_others(meetings: Rendezvous, model: KernelModel, flow: EventFlow, arrive: Event) -> Event | None:

@@ -55,7 +55,7 @@ def _load(code: Code, instr: Instr, event: Event) -> Step | None:
     assert isinstance(resolved, Resolved)
     size = element_bytes(resolved)
     slots = _data_slots(code, instr, 0) if wanted else ()
-    if resolved.op.family == "ldmatrix":
+    if resolved.op.family in ("ldmatrix", "wmma.load"):
         return _matrix_load(where, slots, event)
     if in_shared(event):
         return _shared_load(where, size, slots, event.width, instr.index)
@@ -78,10 +78,11 @@ def _shared_load(where: Place, size: int, slots: tuple[int | None, ...], width: 
 
 def _matrix_load(where: Place, slots: tuple[int | None, ...], event: Event) -> Step:
     fragment = Unknown(f"the fragment of a matrix that PTX line {_line(event)} loads")
-    index, width, lanes = event.instr, event.width, event.lanes
+    index, width, lanes, shared = event.instr, event.width, event.lanes, in_shared(event)
 
     def step(fiber: Fiber) -> None:
-        fiber.machine.traffic.touch_lanes(fiber, where.value(fiber), width, False, index, lanes)
+        if shared:
+            fiber.machine.traffic.touch_lanes(fiber, where.value(fiber), width, False, index, lanes)
         for slot in slots:
             if slot is not None:
                 fiber.regs[slot] = fragment
@@ -120,7 +121,9 @@ def _store(code: Code, instr: Instr, event: Event) -> Step | None:
     resolved = instr.origin
     assert isinstance(resolved, Resolved)
     size = element_bytes(resolved)
-    rows = resolved.op.family == "stmatrix"  # what they hold afterwards is not followed
+    if resolved.op.family == "st.bulk":
+        return _bulk_fill(code, where, event)
+    rows = resolved.op.family in ("stmatrix", "wmma.store")  # what they hold afterwards is not followed
     slots = _data_slots(code, instr, 1) if instr.index in code.slice.data and not rows else ()
     width, lanes, index = event.width, event.lanes, instr.index
 
@@ -129,6 +132,22 @@ def _store(code: Code, instr: Instr, event: Event) -> Step | None:
         fiber.machine.traffic.touch_lanes(fiber, address, width, True, index, lanes)
         if slots:
             _write_lanes(fiber, address, size, slots)
+
+    return step
+
+
+def _bulk_fill(code: Code, where: Place, event: Event) -> Step:
+    """`st.bulk` writes zeros."""
+    size = scalar(code.layout, event.size, "the size of an st.bulk")
+    index = event.instr
+
+    def step(fiber: Fiber) -> None:
+        machine, count = fiber.machine, _maybe_size(size, fiber)
+        address = where.value(fiber)
+        machine.traffic.touch_lanes(fiber, address, count or 0, True, index)
+        for own in {pick(address, lane) for lane in fiber.lanes}:
+            if isinstance(own, int) and count:
+                machine.memory.write(own, count, 0)
 
     return step
 

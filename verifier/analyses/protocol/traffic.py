@@ -66,7 +66,10 @@ class Traffic:
     def touch_lanes(
         self, fiber: Fiber, address: LaneValue, width: int, write: bool, instr: int, lanes: int = 32
     ) -> None:
-        """One access of each active lane below `lanes`."""
+        """One access of each active lane below `lanes`; `width` 0: of how many bytes is not known."""
+        if not width:
+            self.unresolved.setdefault(instr, "how many bytes it touches is not known")
+            return
         if isinstance(address, int):
             self.touch_bytes(fiber.warp, address, width, write, instr)
             return
@@ -75,7 +78,7 @@ class Traffic:
             return
         hull = _hull(address, active, width)
         if isinstance(hull, Unknown):
-            self.unresolved.setdefault(instr, hull.why)
+            self.unresolved.setdefault(instr, f"the address is not known: {hull.why}")
             return
         low, size, pieces = hull
         warp = fiber.warp
@@ -116,7 +119,7 @@ class Traffic:
     def bulk_store(self, warp: Warp, source: Scalar, size: int | None, to: LaneValue, instr: int) -> None:
         key = _map(to, instr)
         if isinstance(source, Unknown):
-            self.unresolved.setdefault(instr, source.why)
+            self.unresolved.setdefault(instr, f"the address is not known: {source.why}")
             return
         self.stores[instr, source] = key
         if size is None:
@@ -129,7 +132,7 @@ class Traffic:
         """`cp.async`: one write of each active lane, complete when the lane has waited for it or its arrival counts."""
         hull = _hull(address, fiber.lanes, width)
         if isinstance(hull, Unknown):
-            self.unresolved.setdefault(instr, hull.why)
+            self.unresolved.setdefault(instr, f"the address is not known: {hull.why}")
             return
         low, size, pieces = hull
         copies = fiber.warp.copies
@@ -158,7 +161,7 @@ class Traffic:
             if isinstance(own, int):
                 starts.add(own)
             else:
-                self.unresolved.setdefault(instr, own.why)
+                self.unresolved.setdefault(instr, f"the address is not known: {own.why}")
         for rank in sorted({s >> RANK_SHIFT for s in starts}) if only is None else [only]:
             there = sorted(s for s in starts if s >> RANK_SHIFT == rank)
             if not there:
@@ -193,7 +196,7 @@ class Traffic:
             descriptor = descriptor.low
         if not isinstance(descriptor, int):
             why = descriptor.why if isinstance(descriptor, Unknown) else "it differs between lanes"
-            self.unresolved.setdefault(instr, f"a matrix descriptor: {why}")
+            self.unresolved.setdefault(instr, f"the address is not known: a matrix descriptor: {why}")
             return
         start, size = self._stage((descriptor & 0x3FFF) << 4)
         component, done = reads
