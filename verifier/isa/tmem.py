@@ -46,6 +46,34 @@ def accumulator_footprint(descriptor: int, cta_group: int) -> int | None:
     return columns // 2 if cta_group == 2 and rows == 128 else columns
 
 
+_ROW_KINDS = frozenset({"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8", "kind::mxf8f6f4"})
+_ROW_COLUMNS = 8  # a step of K is 32 bytes of each row in all of these kinds (PTX ISA 9.4, 9.7.18.2.1)
+
+
+def operand_columns(op: PtxOp) -> int | None:
+    """Columns of an A matrix in tensor memory that one MMA reads; None for layouts that are not modelled."""
+    if op.has("sp") or op.has("ws"):
+        return None
+    return _ROW_COLUMNS if op.modifiers & _ROW_KINDS else None
+
+
+def scale_columns(op: PtxOp, descriptor: int, cta_group: int) -> tuple[int, int] | None:
+    """Columns of the scale factors of A and of B that an MMA reads in each CTA; None where that is not modelled.
+
+    A word holds the factors of one row of A (column of B) for a step of K; 32 of them lie in one column (PTX ISA 9.4,
+    9.7.18.10.7). Longer steps of K, bit 31 of the descriptor, take more than a word.
+    """
+    rows = (descriptor >> 24 & 0x1F) * 16
+    longer = descriptor >> 31 & 1 and not op.has("kind::mxf8f6f4")
+    if op.has("sp") or longer or not rows:
+        return None
+    return _columns_of(rows // cta_group), _columns_of(accumulator_columns(descriptor, cta_group))
+
+
+def _columns_of(rows: int) -> int:
+    return (rows + 31) // 32
+
+
 SHIFTED_COLUMNS = 8  # the 32 bytes of each row that one `tcgen05.shift` moves
 _LANE_SHIFT = 16
 _QUARTER_LANES = 32

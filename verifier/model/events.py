@@ -89,10 +89,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     `sem`/`scope` are the memory ordering with defaults filled in (`weak`, `relaxed`, `acquire`, `release`, `acq_rel`,
     `sc`; `cta`, `cluster`, `gpu`, `sys`). `space` is the state space of `address` as written, or, for a generic
     address, as far as `model.spaces` knows it (else None). `address` is where data is written or read (the destination
-    of a copy), `source` the other end of a copy (a tensor map for tensor copies), `barrier` the mbarrier. `count`,
-    `size` (bytes), `parity` and `mask` (multicast) are operands; `number` is an immediate (N of wait_group, id of a
-    named barrier, register count). `registers` are those an asynchronous read writes, that a TMEM store or wgmma
-    reads, or the matrix descriptors of `tcgen05.mma` and `tcgen05.cp`. `flags` are modifiers that rules ask for by name.
+    of a copy), `source` the other end of a copy (a tensor map for tensor copies), `barrier` the mbarrier, `scales`
+    what else of tensor memory an MMA reads: scale factors of A and B, or the metadata of a sparse A. `count`, `size`
+    (bytes), `parity` and `mask` (multicast) are operands; `number` is an immediate (N of wait_group, id of a named
+    barrier, register count). `registers` are those an asynchronous read writes, that a TMEM store or wgmma reads, or
+    the matrix descriptors of `tcgen05.mma` and `tcgen05.cp`. `flags` are modifiers that rules ask for by name.
     """
 
     kind: Kind
@@ -105,6 +106,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     address: AddressExpr | None = None
     source: AddressExpr | None = None
     barrier: AddressExpr | None = None
+    scales: tuple[AddressExpr, ...] = ()
     count: Arg | None = None
     size: Arg | None = None
     parity: Arg | None = None

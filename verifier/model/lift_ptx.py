@@ -113,8 +113,14 @@ def _tmem_store(c: Context) -> Event:
 def _mma(c: Context) -> Event:
     """`mma [d], a, b, idesc, ...`: `source` is set when A comes from tensor memory, `registers` are descriptors."""
     source = c.place(1) if isinstance(c.operands[1], ast.Address) else None
+    others = (c.place(i) for i in range(1 if source is None else 2, len(c.addresses())))
     return c.event(
-        Kind.TMEM_MMA, address=c.place(0), source=source, count=c.scalar(3), registers=c.vector(1) + c.vector(2)
+        Kind.TMEM_MMA,
+        address=c.place(0),
+        source=source,
+        count=c.scalar(3),
+        registers=c.vector(1) + c.vector(2),
+        scales=tuple(place for place in others if place is not None),
     )
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
-from verifier.isa.ptx_ops import decode
+from verifier.isa.ptx_ops import PtxOp, decode
 from verifier.isa.tmem import (
     SHIFTED_COLUMNS,
     accumulator_footprint,
     copy_columns,
     load_store_columns,
+    operand_columns,
+    scale_columns,
     shifted_quarters,
 )
 from verifier.model.events import Event, Kind
@@ -99,18 +102,41 @@ def _mma(code: Code, instr: Instr, event: Event) -> Step:
     group = 2 if _pair(event) else 1
     dense = not any(event.has(word) for word in ("sp", "ws"))
     index = instr.index
+    inputs = _inputs(code, event, group)
 
     def step(fiber: Fiber) -> None:
         known = descriptor.one(fiber) if descriptor is not None and dense else None
         columns = None if known is None else accumulator_footprint(known, group)
         for _ in fiber.lanes:
             fiber.machine.tmem.multiply(fiber.warp, where.one(fiber), columns, index, group == 2)
+        for source, size in inputs:
+            address = source.value(fiber)
+            fiber.machine.tmem.read_operand(fiber.warp, address, size(known), index, group == 2)
         for slot in operands:
             machine = fiber.machine
             reads = machine.tmem.pipe(fiber.warp)
             machine.traffic.read_operand(fiber.warp, fiber.regs[slot], index, group == 2, reads)
 
     return step
+
+
+def _inputs(code: Code, event: Event, group: int) -> list[tuple[Place, Callable[[int | None], int | None]]]:
+    """What an MMA reads of tensor memory: places, and their columns by the instruction descriptor."""
+    op = decode(event.opcode)
+    found: list[tuple[Place, Callable[[int | None], int | None]]] = []
+    matrix = place(code.layout, event.source, "the matrix A of an MMA")
+    if matrix is not None:
+        found.append((matrix, lambda _: operand_columns(op)))
+    for position, expr in enumerate(event.scales):
+        scales = place(code.layout, expr, "the scale factors of an MMA")
+        if scales is not None:
+            found.append((scales, partial(_scale_columns, op, group, position)))
+    return found
+
+
+def _scale_columns(op: PtxOp, group: int, position: int, descriptor: int | None) -> int | None:
+    sizes = None if descriptor is None else scale_columns(op, descriptor, group)
+    return sizes[position] if sizes is not None and position < len(sizes) else None
 
 
 def _copy(code: Code, instr: Instr, event: Event) -> Step:

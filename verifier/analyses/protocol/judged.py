@@ -11,6 +11,7 @@ from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.shadow import Access, Conflict
 from verifier.analyses.protocol.signals import WaitRecord
 from verifier.analyses.protocol.tmem import Clash
+from verifier.model.events import Kind
 
 
 class LateRead(msgspec.Struct, frozen=True):
@@ -55,9 +56,27 @@ def _confirmed(protocol: Protocol, wanted: Callable[[Machine, Clash], bool], sur
                 yield LateRead(run, clash)
 
 
+def tmem_races(protocol: Protocol, *, sure: bool = True) -> dict[int, list[LateRead]]:
+    """Later instruction -> accesses of tensor memory that nothing orders, beside late reads and early frees.
+
+    A load or store of the earlier warp that it has only not waited for is left to the rules on wait::ld and wait::st.
+    """
+    found: dict[int, list[LateRead]] = {}
+    for read in _confirmed(protocol, _is_tmem_race, sure):
+        found.setdefault(read.clash.conflict.later.instr, []).append(read)
+    return found
+
+
+def _is_tmem_race(run: Machine, clash: Clash) -> bool:
+    if _is_early_free(run, clash) or (_is_late_read(run, clash) and clash.release is not None):
+        return False
+    earlier = run.code.events[clash.conflict.earlier.instr]
+    return not (clash.conflict.issued and earlier.kind in (Kind.TMEM_LOAD, Kind.TMEM_STORE))
+
+
 def _is_late_read(run: Machine, clash: Clash) -> bool:
     earlier, later = clash.conflict.earlier, clash.conflict.later
-    if clash.conflict.issued or earlier.write or not later.write:
+    if clash.conflict.issued or earlier.write or not later.write or earlier.instr in run.tmem.inputs:
         return False
     return later.instr not in run.tmem.frees
 

@@ -82,7 +82,7 @@ class Slice(msgspec.Struct, frozen=True):
 def operand_registers(event: Event) -> set[str]:
     """Registers that an event's own operands are made of; data that it moves is not one of them."""
     regs: set[str] = set()
-    for place in (event.address, event.source, event.barrier):
+    for place in (event.address, event.source, event.barrier, *event.scales):
         if isinstance(place, AddressExpr):
             regs.update(term.name for term in place.terms if isinstance(term, Reg))
     for arg in (event.count, event.size, event.parity, event.mask, event.number):

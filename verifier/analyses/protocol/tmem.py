@@ -12,6 +12,7 @@ from verifier.analyses.protocol.clocks import Clock
 from verifier.analyses.protocol.control import Undecided
 from verifier.analyses.protocol.fiber import Release, Warp
 from verifier.analyses.protocol.shadow import Access, Conflict, TmemShadow
+from verifier.analyses.protocol.values import LaneValue
 from verifier.isa.tmem import COLUMN_MASK
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class Tmem:
         self.freed: set[tuple[int, tuple[int, int]]] = set()
         self.frees: set[int] = set()
         self.unsized: set[int] = set()
+        self.unsized_reads: set[int] = set()  # MMAs of which it is not known which columns they read
+        self.stores = False
+        self.inputs: set[int] = set()  # MMAs that read tensor memory
+        self.met: dict[int, tuple[int, int]] = {}  # instruction that is ordered after a conflicting access -> its warp
         self._pipes: dict[tuple[int, int], tuple[int, int]] = {}  # warp -> (component, MMAs issued)
 
     def alloc(self, warp: Warp, slot: int, columns: int, instr: int, pair: bool) -> None:
@@ -86,6 +91,7 @@ class Tmem:
         self._touch(warp, warp.cta, address, columns, False, instr, self._quarter(warp, address), component, done)
 
     def store(self, warp: Warp, address: int, columns: int | None, instr: int) -> None:
+        self.stores = True
         component = self._machine.components.get("st", warp.name)
         done = warp.start_store(component)
         self._touch(warp, warp.cta, address, columns, True, instr, self._quarter(warp, address), component, done)
@@ -105,8 +111,24 @@ class Tmem:
             if cta in self._machine.ctas:
                 self._touch(warp, cta, address, columns, True, instr, quarters, component, count + 1)
 
+    def read_operand(self, warp: Warp, address: LaneValue, columns: int | None, instr: int, pair: bool) -> None:
+        """What the MMA that the warp has just issued reads of tensor memory."""
+        component, count = self.pipe(warp)
+        if columns is None or not isinstance(address, int):
+            self.unsized_reads.add(instr)
+            return
+        self.inputs.add(instr)
+        for cta in (warp.cta & ~1, warp.cta | 1) if pair else (warp.cta,):
+            if cta in self._machine.ctas:
+                self._touch(warp, cta, address, columns, False, instr, ALL_QUARTERS, component, count)
+
     def issues(self, warp: tuple[int, int]) -> bool:
         return warp in self._pipes
+
+    @property
+    def contended(self) -> bool:
+        """Whether more agents than the work of one warp write tensor memory."""
+        return self.stores or len(self._pipes) > 1
 
     def pipe(self, warp: Warp) -> tuple[int, int]:
         return self._pipes.get(warp.name) or (self._machine.components.get("pipe", warp.name), 0)
@@ -140,9 +162,11 @@ class Tmem:
         ordered, conflicts = self.shadow.touch(access, warp.clock)
         for conflict in conflicts:
             self._clash(conflict, warp)
+        if instr not in self.met and any(other.component != component for other in ordered):
+            self.met[instr] = warp.name
         if write:
             for other in ordered:
-                if not other.write and other.warp != warp.name:
+                if not other.write and other.warp != warp.name and other.instr not in self.inputs:
                     self._hand_over(other, access, warp)
 
     def _clash(self, conflict: Conflict, warp: Warp) -> None:
