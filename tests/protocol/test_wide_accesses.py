@@ -101,3 +101,10 @@ def test_mmio_stores_complete_on_no_barrier(code: str, write: str) -> None:
     )
     assert (Verdict.VIOLATED in verdicts) is (code == "PDL802")
     assert Verdict.UNKNOWN not in verdicts
+
+
+@pytest.mark.parametrize("access", [STORE, LOAD, STORE.replace(".aligned", ""), LOAD.replace(".aligned", "")])
+def test_a_matrix_needs_the_whole_warp(access: str) -> None:
+    branch = ("warp 0:", "setp.lt.u32 q, r0, 5;", "@q bra NEXT;")
+    assert Verdict.VIOLATED in seen("CTL701", *branch, f"{access};", "NEXT:")
+    assert Verdict.VIOLATED not in seen("CTL701", *branch, "NEXT:", f"{access};")

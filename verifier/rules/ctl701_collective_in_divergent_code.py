@@ -60,8 +60,8 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
 
 
 def _needs_warp(event: Event) -> bool:
-    if event.kind is Kind.COLLECTIVE or event.has("aligned"):
-        return True
+    if event.kind is Kind.COLLECTIVE or event.has("aligned") or event.opcode.startswith("wmma."):
+        return True  # before PTX 6.3, .aligned was not written
     return event.kind in (Kind.CTA_SYNC, Kind.CTA_ARRIVE) and event.opcode.startswith("bar.")
 
 
