@@ -68,3 +68,84 @@ def test_result_of_bar_red_is_not_what_the_register_held_before() -> None:
     found = judge(facts(kernel(STORE, "", after=after)), "CTL703")
     assert {judged.verdict for judged in found} == {Verdict.UNKNOWN}
     assert "bar.red.or.pred" in found[0].reason
+
+
+RELEASE = "bar.warp.sync -1; @%p2 st.release.cta.shared.u32 [%r6], 1;"
+ACQUIRE = """
+RETRY:
+    ld.acquire.cta.shared.u32 %r9, [%r6];
+    setp.ne.u32 %p3, %r9, 1;
+    @%p3 bra RETRY;
+"""
+
+
+def test_flag_that_a_loop_acquires_leaves_the_data_open() -> None:
+    found = judge(facts(kernel(STORE + RELEASE, ACQUIRE + LOAD)), "MEM401")
+    assert {judged.verdict for judged in found} == {Verdict.UNKNOWN}
+    assert "may hand over" in found[0].reason
+
+
+def test_flag_without_data_is_no_race() -> None:
+    assert verdicts(RELEASE, ACQUIRE) == set()
+
+
+@pytest.mark.parametrize("store", ["st.shared.f32 [%r6], %f1;", "st.release.cta.shared.u16 [%r6+2], 1;"])
+def test_flag_that_is_not_written_as_it_is_read_is_a_race(store: str) -> None:
+    assert verdicts(store, ACQUIRE) == {Verdict.VIOLATED}
+
+
+def test_volatile_flag_that_a_loop_reads_leaves_the_data_open() -> None:
+    volatile = ACQUIRE.replace("acquire.cta", "volatile")
+    raised = RELEASE.replace("release.cta", "volatile")
+    assert verdicts(STORE + raised, volatile + LOAD) == {Verdict.UNKNOWN}
+
+
+def test_volatile_load_that_nothing_retries_is_a_race() -> None:
+    store, load = STORE.replace("st.", "st.volatile."), LOAD.replace("ld.", "ld.volatile.")
+    assert verdicts(store, load) == {Verdict.VIOLATED}
+
+
+LOCK = """
+NAME:
+    atom.acquire.cta.shared.cas.b32 %r9, [%r6], 0, 1;
+    setp.ne.u32 %p3, %r9, 0;
+    @%p3 bra NAME;
+"""
+UNLOCK = "st.release.cta.shared.u32 [%r6], 0;"
+
+
+def test_lock_leaves_what_it_guards_open() -> None:
+    first, second = LOCK.replace("NAME", "ONE"), LOCK.replace("NAME", "TWO")
+    assert verdicts(first + STORE + UNLOCK, second + LOAD + UNLOCK) == {Verdict.UNKNOWN}
+
+
+ADD = "red.shared.add.u32 [%r5], %r1;"
+
+
+def test_atomics_race_with_all_but_atomics() -> None:
+    assert verdicts(ADD, ADD) == set()
+    assert verdicts(ADD, LOAD) == {Verdict.VIOLATED}
+    assert verdicts("atom.shared.add.u32 %r9, [%r5], 1;", STORE) == {Verdict.VIOLATED}
+    assert verdicts(ADD, ADD, after="bar.sync 0;" + LOAD) == {Verdict.PROVED}
+
+
+def test_what_an_atomic_leaves_behind_is_not_known() -> None:
+    before = "@%p2 st.shared.u32 [%r6], 0; bar.sync 0;"
+    after = "bar.sync 0; ld.shared.u32 %r9, [%r6]; setp.eq.u32 %p3, %r9, 0; @%p3 bra OUT; bar.sync 1, 32; OUT:"
+    assert verdicts("red.shared.add.u32 [%r6], 1;", "", before, after, "CTL703") == {Verdict.UNKNOWN}
+
+
+COPY = """
+    cvt.u64.u32 %d3, %r3;
+    add.u64 %d4, %d2, %d3;
+    cp.async.ca.shared.global [%r5], [%d4], 4;
+    cp.async.commit_group;
+"""
+COPIED = "cp.async.wait_group 0;"
+
+
+def test_copies_that_nobody_waits_for() -> None:
+    assert verdicts(COPY, "", after="bar.sync 0;" + LOAD) == {Verdict.VIOLATED}
+    assert verdicts(COPY + LOAD, "") == {Verdict.VIOLATED}
+    assert verdicts(COPY + COPIED, "", after="bar.sync 0;" + LOAD) == {Verdict.PROVED}
+    assert Verdict.VIOLATED not in verdicts(COPY + COPIED + LOAD, "")

@@ -34,9 +34,11 @@ Limits
     Accesses are those of runs of all warps of a cluster under invented inputs, which the verdict names. Every barrier
     edge counts as order: scopes are SCP301, proxies PRX402. Lanes of one warp count as one thread. An MMA or a
     `tcgen05.cp` is taken to read the whole stage that its descriptor points into; a tensor store reads up to the next
-    source. Addresses that depend on data are not followed, nor the rows of a `wmma` matrix that lie apart. A
-    generic address is one of shared memory where it is made, in the kernel, of an address that `cvta` or `mapa` takes
-    from there; one read from memory is taken to be global.
+    source. Addresses that depend on data are not followed, nor the rows of a `wmma` matrix that lie apart. A generic
+    address is one of shared memory where it is made, in the kernel, of an address that `cvta` or `mapa` takes from
+    there; one read from memory is taken to be global. Strong accesses that include each other (atomics, `.relaxed` and
+    stronger ones of a large enough scope, volatile ones that a loop retries) do not race. Where a warp observes by one
+    what another wrote by one, a flag or a lock, the order that this may give is not followed: the rest is unknown.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ from verifier.rules.protocol_support import (
     not_run,
     open_question,
     protocol_of,
-    shared_store,
+    shared_write,
     unconfirmed,
 )
 from verifier.rules.registry import rule
@@ -69,7 +71,7 @@ _FIX = "order the two: a barrier between them, or wait_group.read before the sou
 
 @rule(code="MEM401", name="shared-memory-race", hazard=Hazard.CONTRACT, since="0.1.0")
 def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
-    store = first(kernel, Kind.BARRIER_INIT) or shared_store(kernel)
+    store = first(kernel, Kind.BARRIER_INIT) or shared_write(kernel)
     if store is None:
         return
     protocol = protocol_of(kernel)
@@ -80,6 +82,9 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     groups: dict[tuple[str, ...], list[tuple[Machine, Conflict]]] = {}
     for instr in sorted(found):
         for run, conflict in found[instr]:
+            if run.traffic.flags.open:
+                yield _undecided(run, conflict)
+                break
             groups.setdefault(_kind(run, conflict), []).append((run, conflict))
     for group in groups.values():
         yield _violation(group, protocol.base)
@@ -94,6 +99,13 @@ def _kind(run: Machine, conflict: Conflict) -> tuple[str, ...]:
     """Races of the same two roles that do the same are one finding: unrolled code has many."""
     a, b = conflict.earlier, conflict.later
     return (role_of(run, a.warp), _do(run, a), role_of(run, b.warp), _do(run, b))
+
+
+def _undecided(run: Machine, conflict: Conflict) -> Judgement:
+    instr = conflict.later.instr
+    reason = f"no barrier orders it with another access, but {run.traffic.flags.open}"
+    opcode = run.code.model.function.instrs[instr].opcode
+    return open_question(role_of(run, conflict.later.warp), location(run, instr), reason, opcode)
 
 
 def _proofs(protocol: Protocol, run: Machine, racing: set[int]) -> Iterator[Judgement]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
 from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.slicing import writes_shared
 from verifier.analyses.protocol.witness import location, role_at
 from verifier.findings import Judgement, Location, Severity, Verdict, WitnessStep
-from verifier.model.events import Event, Kind, in_shared
+from verifier.model.events import Event, Kind
 
 
 def holds(protocol: Protocol, role: str, location: Location, reason: str, shape: str) -> Judgement:
@@ -72,10 +73,10 @@ def first(kernel: KernelFacts, *kinds: Kind) -> Event | None:
     return next((e for e in kernel.ptx.events if e.kind in kinds), None)
 
 
-def shared_store(kernel: KernelFacts) -> Event | None:
-    """The first store to shared memory."""
+def shared_write(kernel: KernelFacts) -> Event | None:
+    """The first write to shared memory that needs no barrier."""
     assert kernel.ptx is not None
-    return next((e for e in kernel.ptx.events if e.kind is Kind.STORE and in_shared(e)), None)
+    return next((e for e in kernel.ptx.events if writes_shared(e)), None)
 
 
 def protocol_of(kernel: KernelFacts) -> Protocol:

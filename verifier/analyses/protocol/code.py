@@ -9,12 +9,13 @@ from verifier.analyses.protocol.alu import Step, compute_step
 from verifier.analyses.protocol.drift import Drift
 from verifier.analyses.protocol.effects import event_step
 from verifier.analyses.protocol.fiber import Fiber
+from verifier.analyses.protocol.flags import fenced
 from verifier.analyses.protocol.layout import Layout
 from verifier.analyses.protocol.readers import load_uses
 from verifier.analyses.protocol.slicing import HARD, Slice, Slicer
 from verifier.analyses.protocol.values import Unknown, merge, pick
 from verifier.model.cfg import Cfg
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.program import FlowKind, Instr, Reg
 
@@ -42,6 +43,8 @@ class Code:
         self.exit = self.cfg.exit
         self.events = {e.instr: e for e in model.events}
         self.spins = _spins(self)
+        self.polls = _polls(self)
+        self.fenced = fenced(model.events)
         self.looped = _looped(self)
         self.heads = _heads(self)
         self.tested = frozenset(  # of these, the ones that may leave their loop at once
@@ -232,6 +235,21 @@ def _works(code: Code, index: int) -> bool:
 def _spins(code: Code) -> frozenset[int]:
     """Waits that are tried again until they succeed: a cycle leads back to them on which nothing else happens."""
     return frozenset(e.instr for e in code.model.events if e.kind is Kind.BARRIER_WAIT and _comes_back(code, e.instr))
+
+
+def _polls(code: Code) -> frozenset[int]:
+    """Strong accesses of shared memory in a loop in which nothing else happens."""
+    found: set[int] = set()
+    for loop in code.cfg.loops:
+        inside = [
+            code.events[i]
+            for block in loop.blocks
+            for i in range(code.cfg.blocks[block].start, code.cfg.blocks[block].end)
+            if i in code.slice.keep and i in code.events
+        ]
+        if all(e.kind in (Kind.LOAD, Kind.ATOMIC) and in_shared(e) and e.sem != "weak" for e in inside):
+            found.update(e.instr for e in inside)
+    return frozenset(found)
 
 
 def _comes_back(code: Code, instr: int) -> bool:

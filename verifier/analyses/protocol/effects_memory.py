@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.fiber import Fiber
+from verifier.analyses.protocol.flags import strength
 from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
 from verifier.analyses.protocol.slicing import descriptors
 from verifier.analyses.protocol.values import UNDEFINED, LaneValue, Unknown, collapse, pick
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from verifier.analyses.protocol.alu import Step
     from verifier.analyses.protocol.code import Code
     from verifier.analyses.protocol.machine import Machine
+
+Touch = Callable[[Fiber, LaneValue], None]
 
 
 def _line(event: Event) -> int | None:
@@ -58,15 +61,24 @@ def _load(code: Code, instr: Instr, event: Event) -> Step | None:
     if resolved.op.family in ("ldmatrix", "wmma.load"):
         return _matrix_load(where, slots, event)
     if in_shared(event):
-        return _shared_load(where, size, slots, event.width, instr.index)
+        return _shared_load(where, size, slots, _touch(code, event, write=False))
     return _global_load(where, size, slots)
 
 
-def _shared_load(where: Place, size: int, slots: tuple[int | None, ...], width: int, index: int) -> Step:
+def _touch(code: Code, event: Event, *, write: bool) -> Touch:
+    """What an access of shared memory leaves in the record of the run."""
+    width, index, lanes = event.width, event.instr, event.lanes
+    strong = strength(code, event)
+    if strong is None:
+        return lambda fiber, address: fiber.machine.traffic.touch_lanes(fiber, address, width, write, index, lanes)
+    return lambda fiber, address: fiber.machine.traffic.touch_strong(fiber, address, width, write, index, strong)
+
+
+def _shared_load(where: Place, size: int, slots: tuple[int | None, ...], touch: Touch) -> Step:
     def step(fiber: Fiber) -> None:
         address = where.value(fiber)
         machine = fiber.machine
-        machine.traffic.touch_lanes(fiber, address, width, False, index)
+        touch(fiber, address)
         for position, slot in enumerate(slots):
             if slot is not None:
                 fiber.regs[slot] = _each(fiber, address, position * size, partial(machine.memory.read, size=size))
@@ -125,11 +137,11 @@ def _store(code: Code, instr: Instr, event: Event) -> Step | None:
         return _bulk_fill(code, where, event)
     rows = resolved.op.family in ("stmatrix", "wmma.store")  # what they hold afterwards is not followed
     slots = _data_slots(code, instr, 1) if instr.index in code.slice.data and not rows else ()
-    width, lanes, index = event.width, event.lanes, instr.index
+    touch = _touch(code, event, write=True)
 
     def step(fiber: Fiber) -> None:
         address = where.value(fiber)
-        fiber.machine.traffic.touch_lanes(fiber, address, width, True, index, lanes)
+        touch(fiber, address)
         if slots:
             _write_lanes(fiber, address, size, slots)
 
@@ -163,6 +175,36 @@ def _write_lanes(fiber: Fiber, address: LaneValue, size: int, slots: tuple[int |
 
 
 def _atomic(code: Code, instr: Instr, event: Event) -> Step | None:
+    return _shared_atomic(code, instr, event) if in_shared(event) else _counter(code, instr, event)
+
+
+def _shared_atomic(code: Code, instr: Instr, event: Event) -> Step | None:
+    """What it returns and leaves behind depends on the order of all atomics, so both are unknown."""
+    where = _address(code, event)
+    if where is None:
+        return None
+    resolved = instr.origin
+    assert isinstance(resolved, Resolved)
+    wanted = instr.index in code.slice.values and resolved.op.family == "atom"
+    slots = _data_slots(code, instr, 0) if wanted else ()
+    touch, width = _touch(code, event, write=True), event.width
+    unknown = Unknown(f"{instr.opcode} at PTX line {_line(event)}")
+
+    def step(fiber: Fiber) -> None:
+        address = where.value(fiber)
+        touch(fiber, address)
+        for lane in fiber.lanes:
+            own = pick(address, lane)
+            if isinstance(own, int):
+                fiber.machine.memory.write(own, width, unknown)
+        for slot in slots:
+            if slot is not None:
+                fiber.regs[slot] = unknown
+
+    return step
+
+
+def _counter(code: Code, instr: Instr, event: Event) -> Step | None:
     """`atom.add` on a script's counter; anything else returns an unknown value."""
     where = _address(code, event)
     resolved = instr.origin

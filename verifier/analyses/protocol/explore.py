@@ -13,9 +13,10 @@ from verifier.analyses.protocol.failures import CONFIRMED, failures
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess, Mixed
+from verifier.analyses.protocol.slicing import writes_shared
 from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
-from verifier.model.events import Event, Kind, in_shared
+from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (1, 1, 4), (8, 1, 1), (1, 1, 8))
@@ -228,7 +229,7 @@ def _faults(run: Machine) -> dict[tuple[int, tuple[int, int]], WaitFault]:
     return {(fault.wait.instr, fault.wait.warp): fault for fault in wait_faults(run)}
 
 
-# What the warps of a kernel share, beside stores to shared memory.
+# What the warps of a kernel share, beside shared memory that they write.
 _SHARED = frozenset(
     {
         Kind.BARRIER_INIT,
@@ -245,7 +246,7 @@ _SHARED = frozenset(
 def analyse(model: KernelModel) -> Protocol:
     """Run the protocol of a kernel; costs nothing when its warps share neither barriers nor memory."""
     barriers = any(e.kind is Kind.BARRIER_INIT for e in model.events)
-    if not any(e.kind in _SHARED or (e.kind is Kind.STORE and in_shared(e)) for e in model.events):
+    if not any(e.kind in _SHARED or writes_shared(e) for e in model.events):
         return Protocol(model, None, [], "nothing that warps share")
     if model.shape.block is None:
         return Protocol(model, None, [], "the block size is not known (--block)")

@@ -13,6 +13,7 @@ import msgspec
 
 from verifier.analyses.protocol.clocks import Clock
 from verifier.analyses.protocol.fiber import Path
+from verifier.analyses.protocol.flags import morally_strong
 
 T = TypeVar("T")
 
@@ -22,6 +23,7 @@ class Access(msgspec.Struct, frozen=True):
 
     It is issued when `issuer` (a component) counts `issued`, and complete when `component` counts `done`. `detail` is
     what hulls cannot tell: lanes of tensor memory (a bit for each quarter), or the byte addresses of the lanes.
+    `scope` is that of a strong access (see `flags`), 0 for a weak one.
     """
 
     memory: int  # CTA rank
@@ -37,6 +39,7 @@ class Access(msgspec.Struct, frozen=True):
     detail: object
     time: int
     path: Path = ()
+    scope: int = 0
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -49,7 +52,9 @@ class Conflict(msgspec.Struct, frozen=True):
 
 _Key = tuple[int, int, int, int, int, bool]
 _Entries = dict[_Key, Access]
-_Footprints = dict[tuple[int, int, object, Path], _Entries]  # what is touched -> accesses of one agent, newest last
+_Footprints = dict[
+    tuple[int, int, object, Path, int], _Entries
+]  # what is touched -> accesses of one agent, newest last
 _Agents = dict[int, _Footprints]
 _NAMED = 8  # accesses of one agent that are named as conflicts with one access
 
@@ -84,7 +89,7 @@ class Shadow:
         self._stamp += 1
         self._checked[key] = self._stamps[key] = self._stamp
         detail = access.detail if isinstance(access.detail, int) else id(access.detail)
-        footprint = (low, high, detail, access.path)
+        footprint = (low, high, detail, access.path, access.scope)
         for page in range(low >> self._page, (high - 1 >> self._page) + 1):
             place = (memory, page)
             self._check(access, clock, self._writes.get(place), since, ordered, conflicts)
@@ -118,7 +123,7 @@ class Shadow:
                 continue
             known = clock.get(agent, 0)
             limit = len(conflicts) + _NAMED
-            for (start, end, _, path), entries in footprints.items():
+            for (start, end, _, path, _), entries in footprints.items():
                 if start < high and end > low and not (access.path and path and _exclusive(access.path, path)):
                     self._compare(access, clock, known, entries, since, ordered, conflicts)
                     if len(conflicts) >= limit and not self._all:
@@ -180,7 +185,7 @@ class ByteShadow(Shadow):
     def _meet(self, a: Access, b: Access) -> bool:
         if a.warp == b.warp and a.issuer == a.component and b.issuer == b.component:
             return False
-        return _pieces_meet(_pieces(a), _pieces(b))
+        return _pieces_meet(_pieces(a), _pieces(b), same=not morally_strong(a.scope, b.scope, a.warp[0] == b.warp[0]))
 
 
 def _exclusive(a: Path, b: Path) -> bool:
@@ -196,7 +201,8 @@ def _pieces(access: Access) -> tuple[tuple[int, int], ...]:
     return access.detail
 
 
-def _pieces_meet(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> bool:
+def _pieces_meet(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...], *, same: bool) -> bool:
+    """Whether two pieces overlap; without `same`, equal ones do not count."""
     i = j = 0
     while i < len(a) and j < len(b):
         (x, x_size), (y, y_size) = a[i], b[j]
@@ -204,6 +210,8 @@ def _pieces_meet(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...])
             i += 1
         elif y + y_size <= x:
             j += 1
-        else:
+        elif same or a[i] != b[j]:
             return True
+        else:
+            i, j = i + 1, j + 1
     return False

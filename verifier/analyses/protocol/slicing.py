@@ -79,6 +79,11 @@ class Slice(msgspec.Struct, frozen=True):
     endless: frozenset[int]
 
 
+def writes_shared(event: Event) -> bool:
+    """Whether it writes shared memory, without a barrier that it needs."""
+    return event.kind is Kind.COPY_ASYNC or (event.kind in (Kind.STORE, Kind.ATOMIC) and in_shared(event))
+
+
 def operand_registers(event: Event) -> set[str]:
     """Registers that an event's own operands are made of; data that it moves is not one of them."""
     regs: set[str] = set()

@@ -11,6 +11,7 @@ import msgspec
 from verifier.analyses.protocol.alu import OFFSET_MASK, RANK_SHIFT
 from verifier.analyses.protocol.clocks import Clock
 from verifier.analyses.protocol.fiber import Fiber, Warp
+from verifier.analyses.protocol.flags import Flags, Strength
 from verifier.analyses.protocol.shadow import Access, ByteShadow, Conflict
 from verifier.analyses.protocol.values import Lanes, LaneValue, Parts, Scalar, Unknown, pick
 
@@ -46,6 +47,7 @@ class Traffic:
         self.conflicts: dict[tuple[int, int, int, int], Conflict] = {}
         self.met: dict[int, tuple[int, int]] = {}  # instruction that is ordered after a conflicting access -> its warp
         self.unresolved: dict[int, str] = {}
+        self.flags = Flags()
 
     def everywhere(self, address: int, mask: int) -> list[int]:
         """The same offset in each CTA of a multicast mask."""
@@ -62,6 +64,20 @@ class Traffic:
     def touch_bytes(self, warp: Warp, address: int, size: int, write: bool, instr: int) -> None:
         done = warp.tick()
         self._record(warp, address, size, write, instr, warp.component, done, None)
+
+    def touch_strong(
+        self, fiber: Fiber, address: LaneValue, width: int, write: bool, instr: int, strong: Strength
+    ) -> None:
+        """A strong access of each active lane."""
+        hull = _hull(address, fiber.lanes, width)
+        if isinstance(hull, Unknown):
+            self.unresolved.setdefault(instr, hull.why)
+            self.flags.lost(strong)
+            return
+        low, size, pieces = hull
+        warp = fiber.warp
+        self.flags.touch(warp.name, ((low & ~OFFSET_MASK) | start for start, _ in pieces), write, strong)
+        self._record(warp, low, size, write, instr, warp.component, warp.tick(), pieces, strong.scope)
 
     def touch_lanes(
         self, fiber: Fiber, address: LaneValue, width: int, write: bool, instr: int, lanes: int = 32
@@ -223,12 +239,13 @@ class Traffic:
         component: int,
         done: int,
         detail: Pieces | None,
+        scope: int = 0,
     ) -> None:
         low = address & OFFSET_MASK
         issued = done if component == warp.component else warp.tick()
         access = Access(
             address >> RANK_SHIFT, low, low + size, write, warp.component, issued, component, done, warp.name, instr,
-            detail, self._machine.time, warp.path,
+            detail, self._machine.time, warp.path, scope,
         )  # fmt: skip
         ordered, conflicts = self.shadow.touch(access, warp.clock)
         if instr not in self.met and any(other.warp != warp.name or other.component != component for other in ordered):
