@@ -149,3 +149,64 @@ def test_copies_that_nobody_waits_for() -> None:
     assert verdicts(COPY + LOAD, "") == {Verdict.VIOLATED}
     assert verdicts(COPY + COPIED, "", after="bar.sync 0;" + LOAD) == {Verdict.PROVED}
     assert Verdict.VIOLATED not in verdicts(COPY + COPIED + LOAD, "")
+
+
+@pytest.mark.parametrize(
+    "skip",
+    [
+        "ld.param.u32 %r9, [mode]; setp.ne.u32 %p3, %r9, 4711;",
+        "ld.global.u32 %r9, [%d2]; setp.ne.u32 %p3, %r9, 4711;",
+    ],
+)
+@pytest.mark.parametrize("access", ["@%p3 bra JOIN; ACCESS", "@!%p3 ACCESS"])
+def test_access_that_no_run_makes_is_named(skip: str, access: str) -> None:
+    found = judge(
+        facts(kernel(skip + access.replace("ACCESS", STORE), LOAD + "st.shared.u32 [%r5+512], %r1;")), "MEM401"
+    )
+    assert [judged.verdict for judged in found] == [Verdict.UNKNOWN]
+    assert found[0].reason == "no run comes to this store"
+
+
+def test_accesses_behind_an_attempt_that_may_succeed_are_named() -> None:
+    before = """
+        @%p2 mbarrier.init.shared::cta.b64 [%r7], 64;
+        bar.sync 0;
+        mbarrier.arrive.shared::cta.b64 %d7, [%r7];
+    """
+    attempt = "mbarrier.test_wait.shared::cta.b64 %p3, [%r7], %d7; @!%p3 bra JOIN; st.shared.u32 [%r5], %r1;"
+    assert Verdict.UNKNOWN in verdicts(LOAD, attempt, before.replace("@%p2 ", "setp.eq.u32 %p4, %r1, 0; @%p4 "))
+
+
+INDEX = "mul.wide.u32 %d3, %r1, 4; add.u64 %d3, %d2, %d3; ld.global.u32 %r9, [%d3];"
+SCATTER = "and.b32 %r10, %r9, 63; shl.b32 %r10, %r10, 2; add.u32 %r10, %r4, %r10; st.shared.u32 [%r10], %r1;"
+
+
+@pytest.mark.parametrize("reader", [LOAD, "ld.shared.u32 %r8, [%r5+512];"])
+def test_place_that_a_word_of_global_memory_names_is_not_known(reader: str) -> None:
+    found = judge(facts(kernel(INDEX + SCATTER, reader)), "MEM401")
+    assert [judged.verdict for judged in found] == [Verdict.UNKNOWN]
+    assert "depends on what PTX line" in found[0].reason
+
+
+def test_place_that_comes_through_shared_memory_is_not_known() -> None:
+    handed = "bar.sync 0; ld.shared.u32 %r9, [%r6]; bar.sync 0;"
+    store = "ld.global.u32 %r9, [%d2]; @%p2 st.shared.u32 [%r6], %r9;"
+    assert Verdict.UNKNOWN in verdicts(store + handed + SCATTER, handed + LOAD)
+
+
+def test_trip_count_from_global_memory_names_no_place() -> None:
+    before = "ld.global.u32 %r9, [%d2]; mov.u32 %r11, 0; shl.b32 %r10, %r1, 2; add.u32 %r10, %r4, %r10;"
+    loop = """
+    AGAIN:
+        and.b32 %r12, %r11, 1;
+        shl.b32 %r12, %r12, 8;
+        add.u32 %r12, %r10, %r12;
+        st.shared.u32 [%r12], %r11;
+        bar.sync 0;
+        xor.b32 %r13, %r12, 128;
+        ld.shared.u32 %r8, [%r13];
+        add.u32 %r11, %r11, 1;
+        setp.lt.u32 %p3, %r11, %r9;
+        @%p3 bra AGAIN;
+    """
+    assert verdicts("", "", before, loop) == {Verdict.PROVED}

@@ -34,11 +34,12 @@ Limits
     Accesses are those of runs of all warps of a cluster under invented inputs, which the verdict names. Every barrier
     edge counts as order: scopes are SCP301, proxies PRX402. Lanes of one warp count as one thread. An MMA or a
     `tcgen05.cp` is taken to read the whole stage that its descriptor points into; a tensor store reads up to the next
-    source. Addresses that depend on data are not followed, nor the rows of a `wmma` matrix that lie apart. A generic
-    address is one of shared memory where it is made, in the kernel, of an address that `cvta` or `mapa` takes from
-    there; one read from memory is taken to be global. Strong accesses that include each other (atomics, `.relaxed` and
-    stronger ones of a large enough scope, volatile ones that a loop retries) do not race. Where a warp observes by one
-    what another wrote by one, a flag or a lock, the order that this may give is not followed: the rest is unknown.
+    source. Addresses that depend on data, such as words of global memory, and the rows of a `wmma` matrix that lie
+    apart are not followed: they are unknown, as is what no run comes to. A generic address is one of shared memory
+    where it is made, in the kernel, of an address that `cvta` or `mapa` takes from there; one read from memory is
+    taken to be global. Strong accesses that include each other (atomics, `.relaxed` and stronger ones of a large
+    enough scope, volatile ones that a loop retries) do not race. Where a warp observes by one what another wrote by
+    one, a flag or a lock, the order that this may give is not followed: the rest is unknown.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from verifier.rules.protocol_support import (
     broken,
     first,
     holds,
-    not_run,
+    missing,
     open_question,
     protocol_of,
     shared_write,
@@ -89,7 +90,8 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     for group in groups.values():
         yield _violation(group, protocol.base)
     yield from _proofs(protocol, protocol.base, set(found))
-    yield from not_run(protocol, Kind.BULK_LOAD, Kind.BULK_STORE)
+    missed = [*protocol.unreached(Kind.BULK_LOAD, Kind.BULK_PEER, Kind.BULK_STORE), *protocol.untouched()]
+    yield from missing(protocol, sorted(missed, key=lambda event: event.instr))
     for instr, why in sorted(protocol.base.traffic.unresolved.items()):
         opcode = protocol.model.function.instrs[instr].opcode
         yield open_question("all", location(protocol.base, instr), why, opcode)

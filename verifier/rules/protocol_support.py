@@ -44,7 +44,11 @@ def unconfirmed(run: Machine, instr: int) -> Judgement:
 
 def not_run(protocol: Protocol, *kinds: Kind) -> Iterator[Judgement]:
     """One unknown for the events of these kinds that no run came to."""
-    missed = protocol.unreached(*kinds)
+    yield from missing(protocol, protocol.unreached(*kinds))
+
+
+def missing(protocol: Protocol, missed: list[Event]) -> Iterator[Judgement]:
+    """One unknown for events that no run came to."""
     if missed and protocol.base is not None:
         reason = f"no run comes to this {missed[0].kind.value}"
         if len(missed) > 1:

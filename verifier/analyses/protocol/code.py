@@ -10,6 +10,7 @@ from verifier.analyses.protocol.drift import Drift
 from verifier.analyses.protocol.effects import event_step
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.flags import fenced
+from verifier.analyses.protocol.invented import invented_places
 from verifier.analyses.protocol.layout import Layout
 from verifier.analyses.protocol.readers import load_uses
 from verifier.analyses.protocol.slicing import HARD, Slice, Slicer
@@ -54,6 +55,7 @@ class Code:
         )
         loads = (self.events[i] for i in self.slice.values if i in self.events)
         self.reads_memory = any(e.kind is Kind.LOAD and (e.space or "global") == "global" for e in loads)
+        self.invented = invented_places(self)
         self.drift = Drift(self)
         self.hard = self._hard_blocks()
         self.feasible = self.hard & {self.cfg.block_of[i] for s in model.streams for i in s.instructions}

@@ -13,7 +13,7 @@ from verifier.analyses.protocol.failures import CONFIRMED, failures
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.search import Search, merit
 from verifier.analyses.protocol.signals import Early, Excess, Mixed
-from verifier.analyses.protocol.slicing import writes_shared
+from verifier.analyses.protocol.slicing import accesses_shared, writes_shared
 from verifier.analyses.protocol.start import Dims, Start
 from verifier.analyses.protocol.transactions import Bytes, Sum, balance_bytes, judge
 from verifier.model.events import Event, Kind
@@ -132,13 +132,23 @@ class Protocol:
         run = self.base
         if run is None:
             return []
-        seen: set[int] = set().union(*(r.visited for r in (*self.runs, *self.corners, *self.partial, *self.hangs)))
+        seen: set[int] = set().union(*(r.visited for r in self._all_runs))
         blocks = run.code.cfg.block_of
-        return [
-            e
-            for e in self.model.events
-            if e.kind in kinds and blocks[e.instr] not in seen and any(s.runs(e) for s in self.model.streams)
-        ]
+        return [e for e in self.model.events if e.kind in kinds and blocks[e.instr] not in seen and self._runs(e)]
+
+    def untouched(self) -> list[Event]:
+        """Accesses of shared memory that some warp can execute as far as the code tells, but no run recorded."""
+        if self.base is None:
+            return []
+        seen: set[int] = set().union(*(r.traffic.seen.union(r.traffic.unresolved) for r in self._all_runs))
+        return [e for e in self.model.events if accesses_shared(e) and e.instr not in seen and self._runs(e)]
+
+    @property
+    def _all_runs(self) -> tuple[Machine, ...]:
+        return (*self.runs, *self.corners, *self.partial, *self.hangs)
+
+    def _runs(self, event: Event) -> bool:
+        return any(s.runs(event) for s in self.model.streams)
 
     @property
     def doubt(self) -> str:

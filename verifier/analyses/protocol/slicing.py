@@ -65,6 +65,7 @@ SOFT = frozenset(
     }
 )
 ACCESSES = frozenset({Kind.LOAD, Kind.STORE, Kind.ATOMIC})
+_BY_THREADS = frozenset({Kind.COPY_ASYNC, Kind.ASYNC_STORE, Kind.ASYNC_REDUCE})
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -82,6 +83,11 @@ class Slice(msgspec.Struct, frozen=True):
 def writes_shared(event: Event) -> bool:
     """Whether it writes shared memory, without a barrier that it needs."""
     return event.kind is Kind.COPY_ASYNC or (event.kind in (Kind.STORE, Kind.ATOMIC) and in_shared(event))
+
+
+def accesses_shared(event: Event) -> bool:
+    """Whether it is an access of shared memory by a thread itself, or one that it starts with a single element."""
+    return event.kind in _BY_THREADS or (event.kind in ACCESSES and in_shared(event))
 
 
 def operand_registers(event: Event) -> set[str]:

@@ -38,6 +38,7 @@ class Traffic:
     def __init__(self, machine: Machine, boxes: Boxes) -> None:
         self._machine = machine
         self._boxes = boxes
+        self._invented = machine.code.invented
         self._starts = sorted(boxes.stages)
         self._counters: dict[int, int] = {}
         self._cancels: dict[int, int] = {}
@@ -47,6 +48,7 @@ class Traffic:
         self.conflicts: dict[tuple[int, int, int, int], Conflict] = {}
         self.met: dict[int, tuple[int, int]] = {}  # instruction that is ordered after a conflicting access -> its warp
         self.unresolved: dict[int, str] = {}
+        self.seen: set[int] = set()  # instructions whose accesses are recorded
         self.flags = Flags()
 
     def everywhere(self, address: int, mask: int) -> list[int]:
@@ -241,6 +243,10 @@ class Traffic:
         detail: Pieces | None,
         scope: int = 0,
     ) -> None:
+        self.seen.add(instr)
+        if instr in self._invented:
+            self.unresolved.setdefault(instr, self._invented[instr])
+            return
         low = address & OFFSET_MASK
         issued = done if component == warp.component else warp.tick()
         access = Access(
