@@ -110,12 +110,11 @@ def parse_ignores(found: object, origin: str, path: Path) -> tuple[Ignore, ...]:
         ignores = msgspec.convert(found, tuple[Ignore, ...])
     except msgspec.ValidationError as error:
         do = 'write code = "TCG102" and reason = "..."; kernel, arch and toolchain narrow it'
-        raise ConfigError(f"not a list of waivers: {error}", where=f"{path} {origin}", do=do) from error
+        raise ConfigError(f"not a list of waivers: {error}", where=str(path.parent / origin), do=do) from error
     for number, ignore in enumerate(ignores, 1):
         if not ignore.reason.strip() or not ignore.code.strip():
-            raise ConfigError(
-                f"waiver {number} ({ignore.code or 'no rule'}) needs a code and a reason", where=f"{path} {origin}"
-            )
+            what = f"waiver {number} ({ignore.code or 'no rule'}) needs a code and a reason"
+            raise ConfigError(what, where=str(path.parent / origin))
     return tuple(msgspec.structs.replace(ignore, origin=f"{origin} {n}") for n, ignore in enumerate(ignores, 1))
 
 
@@ -153,7 +152,7 @@ def _checked(key: str, value: object, path: Path) -> Setting:
     where = f"{path} [tool.verifier]"
     kind = _KINDS.get(key)
     if kind is None:
-        raise ConfigError(f"unknown key {key!r}", where=where, do=f"known: {', '.join(_KINDS)}")
+        raise ConfigError(f"unknown key {key!r}", where=where, do=f"known: {', '.join((*_KINDS, _WAIVERS))}")
     if kind is list and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return [str(item) for item in value]
     if kind is bool and isinstance(value, bool):

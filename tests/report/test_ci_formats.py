@@ -144,6 +144,15 @@ def test_concise_is_one_line_a_finding(results: Results) -> None:
     assert len(lines) == 2
 
 
+def test_concise_makes_no_line_of_a_name() -> None:
+    """A line of a file's name would be a command to the runner that reads the log."""
+    odd = finding(location=Location(ptx_line=3), witness=(), message=HOSTILE)
+    lines = concise.render(Results((outcome(source="a\n::error::x.ptx", findings=(odd,)),), (), TOOLS)).splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("a\\n::error::x.ptx:3: error[TCG101 ")
+    assert "\x1b" not in lines[0]
+
+
 def test_findings_of_several_inputs_name_them() -> None:
     several = Results(tuple(outcome(source=source) for source in ("a/gemm.ptx", "b/gemm.ptx")), (), TOOLS)
     lines = concise.render(several).splitlines()

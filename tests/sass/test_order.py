@@ -99,7 +99,7 @@ def test_a_build_without_lines_is_proved_or_unknown() -> None:
         bare = "\n".join(line for line in artifacts.sass.splitlines() if "//## File" not in line)
         kernel = facts_of(structs.replace(artifacts, cubin=None, sass=bare))
         assert {j.verdict for j in judgements(kernel, "SAS801")} == {expected}
-        assert not judgements(kernel, "SAS802")
+        assert [j.verdict for j in judgements(kernel, "SAS802")] == [Verdict.UNKNOWN]
 
 
 def test_lines_of_another_ptx_join_nothing() -> None:
@@ -108,3 +108,29 @@ def test_lines_of_another_ptx_join_nothing() -> None:
     assert kernel.machine is not None
     assert not kernel.machine.join.has_lines
     assert {j.verdict for j in judgements(kernel, "SAS801")} == {Verdict.UNKNOWN}
+    assert [j.verdict for j in judgements(kernel, "SAS802")] == [Verdict.UNKNOWN]
+
+
+OTHER = """
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry example(.param .u64 data)
+.reqntid 64
+{
+    .reg .b64 %d<2>;
+    .reg .b32 %r<2>;
+    mov.u32 %r1, %tid.x;
+    ld.param.u64 %d1, [data];
+    st.global.u32 [%d1], %r1;
+    ret;
+}
+"""
+
+
+def test_machine_code_of_another_program() -> None:
+    """It has lines and the same entry, but nothing of the synchronization."""
+    artifacts = artifacts_of(complete(f"warp 0:\n{LATE}{RELEASE}{USE}{MMA}", "sm_100a")[0])
+    other = artifacts_of(OTHER)
+    kernel = facts_of(structs.replace(artifacts, sass=other.sass, cubin=other.cubin))
+    assert [j.verdict for j in judgements(kernel, "SAS802")] == [Verdict.UNKNOWN]

@@ -18,7 +18,7 @@ def render(results: Results, paint: Paint = plain) -> str:
     """
     mixed = results.mixed
     lines = [_line(finding, kernel, paint, mixed) for kernel in results.kernels for finding in kernel.findings]
-    lines += [f"{paint('note', 'note')}: {notice}" for notice in results.notices]
+    lines += [f"{paint('note', 'note')}: {_on_one_line(notice)}" for notice in results.notices]
     return "\n".join([*lines, summary(results, paint)]) + "\n"
 
 
@@ -28,7 +28,13 @@ def _line(finding: Finding, kernel: KernelOutcome, paint: Paint, mixed: bool) ->
     who = f"{short_name(kernel.name)}, {kernel.arch}, {finding.role}"
     at = list(where(finding, kernel))
     source = f"; {kernel.source}" if mixed and at[0] != kernel.source else ""
-    return f"{':'.join(at)}: {head} {finding.message} ({who}{source})"
+    tail = f"{finding.message} ({who}{source})"
+    return f"{_on_one_line(':'.join(at))}: {head} {_on_one_line(tail)}"
+
+
+def _on_one_line(text: str) -> str:
+    """Names of files and kernels are whatever somebody called them: a line break would make a line of its own."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def where(finding: Finding, kernel: KernelOutcome) -> Iterator[str]:

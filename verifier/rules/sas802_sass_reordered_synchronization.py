@@ -43,8 +43,8 @@ Good
     ```
 
 Limits
-    SASS is joined to PTX by line information; a build without it is not compared. Fences that lower to no instruction
-    of their own have no place in the SASS. Where order is lost only on paths of copied code, the answer is unknown.
+    SASS is joined to PTX by line information; a build without it is unknown. Fences that lower to no instruction of
+    their own have no place in the SASS. Where order is lost only on paths of copied code, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from verifier.model.events import Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
-from verifier.rules.sass_support import doubted, in_all_texts
+from verifier.rules.sass_support import apart, doubted, in_all_texts
 
 _FIX = "complete the access before the signal: tcgen05.wait::ld (or ::st) between the two keeps ptxas from moving it"
 _COUNT = "compare the builds of two assemblers; keep the arrive in a branch of its own"
@@ -78,14 +78,21 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
         yield from doubt
         return
     if not side.join.has_lines:
+        yield from apart(kernel, SYNCHRONIZES, "the SASS has no line information that leads to the PTX")
         return
     found = releases(kernel, model, Kind.TMEM_LOAD, Kind.TMEM_WAIT_LOAD)
     given = {(load.instr, release.signal.instr) for release in found for load, _ in release.given}
+    compared = False
     for stream in side.model.streams:
         for other in side.join.streams(stream):
             comparison = Comparison(side, kernel.flow(model, other), kernel.flow(side.model, stream))
             for event in comparison.events():
+                compared = compared or any(copy.kind in SYNCHRONIZES for copy in comparison.copies(event))
                 yield from _judge(model, other, comparison, event, given)
+    if not compared:
+        yield from apart(
+            kernel, SYNCHRONIZES, "no synchronization of the PTX is found in the SASS, which may be of another program"
+        )
 
 
 def _judge(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verifier.analyses.facts import KernelFacts
 from verifier.analyses.sass.side import SassSide
 from verifier.analyses.sass_evidence import Evidence
 from verifier.findings import Hazard, Judgement, Location, Severity, Verdict, WitnessStep
-from verifier.model.events import Event
-from verifier.rules.support import IN_THIS_BUILD
+from verifier.model.events import Event, Kind
+from verifier.rules.support import IN_THIS_BUILD, unknown
 
 
 def distrusted(side: SassSide) -> Judgement:
@@ -64,3 +65,13 @@ def in_all_texts(event: Event, copy: Location | None) -> Location:
     known = event.location
     offset = copy.sass_offset if copy is not None else None
     return Location(ptx_line=known.ptx_line, sass_offset=offset, file=known.file, line=known.line)
+
+
+def apart(kernel: KernelFacts, kinds: frozenset[Kind], reason: str) -> Iterator[Judgement]:
+    """One unknown at the first event of these kinds, if there is any: PTX and SASS cannot be laid side by side."""
+    model = kernel.ptx
+    assert model is not None
+    for stream in model.streams:
+        for event in kernel.flow(model, stream).select(lambda e: e.kind in kinds):
+            yield unknown(model, stream, event, reason)
+            return
