@@ -210,6 +210,7 @@ DONE:
 READ = "tcgen05.wait::ld.sync.aligned;"
 SYNC = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"
 FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 64;"
+HIGHER = "add.u32 %r5, %r3, 32; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 32;"
 
 
 @pytest.mark.parametrize(
@@ -219,6 +220,7 @@ FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 64;"
         (READ, FREE, "", Verdict.VIOLATED),  # nothing orders the read of warp 1 before the dealloc
         (SYNC, FREE, READ, Verdict.VIOLATED),  # the load may be in flight
         (f"{READ}{SYNC}", "", "", Verdict.VIOLATED),  # never freed
+        (f"{READ}{SYNC}", FREE.replace("64", "32") + HIGHER, "", Verdict.PROVED),  # in two parts
     ],
 )
 def test_tensor_memory_without_an_mbarrier(before: str, free: str, after: str, verdict: Verdict) -> None:
@@ -262,3 +264,9 @@ def test_a_pair_frees_after_the_reads_of_both(meet: str, verdict: Verdict) -> No
     (found,) = judge(facts(text), "TCG104")
     assert found.verdict is verdict
     assert ("of the peer CTA" in found.message) == (verdict is Verdict.VIOLATED)
+
+
+def test_half_of_the_columns_is_freed() -> None:
+    half = TMEM.replace("BEFORE", f"{READ}{SYNC}").replace("FREE", FREE.replace("64", "32")).replace("AFTER", "")
+    found = [judged for judged in judge(facts(half), "TCG104") if judged.verdict is Verdict.VIOLATED]
+    assert [judged.message.partition("columns ")[2] for judged in found] == ["[32, 64) and never frees them"]

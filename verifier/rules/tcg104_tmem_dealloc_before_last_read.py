@@ -97,9 +97,10 @@ def _proofs(protocol: Protocol, run: Machine, early: set[int]) -> Iterator[Judge
 
 def _leak(run: Machine, allocation: Allocation) -> Judgement:
     role = role_of(run, allocation.warp)
-    fact = f"allocates {allocation.columns} columns, which no tcgen05.dealloc frees before the CTA ends"
+    which = columns(allocation.base, allocation.base + allocation.columns)
+    fact = f"allocates columns {which}, which no tcgen05.dealloc frees before the CTA ends"
     steps = (step(run, allocation.warp, allocation.instr, fact),)
-    message = f"{role} allocates {allocation.columns} TMEM columns and never frees them"
+    message = f"{role} allocates TMEM columns {which} and never frees them"
     return broken(role, location(run, allocation.instr), message, steps, _FREE, "never freed")
 
 

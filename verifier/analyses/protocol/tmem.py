@@ -31,6 +31,13 @@ class Allocation(msgspec.Struct, frozen=True):
     warp: tuple[int, int]
 
 
+def _without(allocation: Allocation, low: int, high: int) -> list[Allocation]:
+    """What is left of an allocation after columns [low, high) have been freed."""
+    end = allocation.base + allocation.columns
+    rest = ((allocation.base, min(end, low)), (max(allocation.base, high), end))
+    return [msgspec.structs.replace(allocation, base=a, columns=b - a) for a, b in rest if a < b]
+
+
 class Clash(msgspec.Struct, frozen=True):
     """A conflict, with the signal from which the later agent could think that the earlier one is done."""
 
@@ -80,7 +87,8 @@ class Tmem:
         start = base & COLUMN_MASK
         self.freed.add((instr, warp.name))
         self.frees.add(instr)
-        self.live[warp.cta] = [a for a in self.live.get(warp.cta, []) if a.base != start]
+        allocated = self.live.get(warp.cta, [])
+        self.live[warp.cta] = [rest for a in allocated for rest in _without(a, start, start + columns)]
         for cta in ctas:
             if cta in self._machine.ctas:
                 self._touch(warp, cta, start, columns, True, instr, ALL_QUARTERS, warp.component, warp.tick())
