@@ -27,6 +27,19 @@ def test_list(verifier: Verifier) -> None:
             assert f"--defect {defect.name}" in ran.out
 
 
+@pytest.mark.parametrize("option", ["--list", "--defects"])
+@pytest.mark.parametrize("wish", [("--format", "json"), ("--output-file", "x"), ("--report", "sarif=x")])
+def test_what_is_no_report_has_no_other_format(verifier: Verifier, option: str, wish: tuple[str, str]) -> None:
+    ran = verifier("verify", option, *wish)
+    assert one_message(ran)
+    assert f"error: {option} prints text and makes no report" in ran.err
+    assert f"leave out {wish[0]}," in ran.err
+
+
+def test_list_may_be_asked_for_in_text(verifier: Verifier) -> None:
+    assert verifier("verify", "--list", "--format", "text").out == verifier("verify", "--list").out
+
+
 def test_choose() -> None:
     known = registry.load_registry()
     first = CASES[0]

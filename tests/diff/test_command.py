@@ -54,6 +54,7 @@ def test_full_lists_every_hunk(diff: Diff) -> None:
 def test_json_has_the_promised_shape(diff: Diff) -> None:
     report = diff(PTX, AFTER, "--format", "json").report
     assert report["schema_version"] == 1
+    assert report["error"] is None
     summary = report["summary"]
     assert (summary["hunks"], summary["reorders"], summary["conflicts"]) == (4, 0, 0)
     assert summary["renamed"] > 500
@@ -122,6 +123,33 @@ def test_one_argument_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[st
     (tmp_path / "a.ptx").write_text(PTX)
     assert run(["diff", str(tmp_path / "a.ptx")]) == 2
     assert "two things are compared" in capfd.readouterr().err
+
+
+def test_a_refusal_is_json_too(diff: Diff, tmp_path: Path) -> None:
+    other = PTX.replace(".target sm_100a", ".target sm_103a")
+    ran = diff(PTX, other, "--format", "json")
+    assert ran.code == 2
+    assert "the tools differ" in ran.err
+    assert ran.report["subjects"] == [str(tmp_path / "before.ptx"), str(tmp_path / "after.ptx")]
+    assert ran.report["error"]["kind"] == "ConfigError"
+    assert "the tools differ" in ran.report["error"]["what"]
+    assert "--allow-toolchain-change" in ran.report["error"]["help"]
+    jsonschema.validate(ran.report, json.loads(schema()))
+    file = tmp_path / "report.json"
+    assert diff(PTX, other, "--format", "json", "--output-file", file).code == 2
+    assert json.loads(file.read_text()) == ran.report
+    assert diff(PTX, other).out == ""
+
+
+def test_a_claim_that_cannot_be_read_is_a_refusal(diff: Diff, tmp_path: Path) -> None:
+    ran = diff(PTX, PTX, "--format", "json", "--expect", tmp_path / "nowhere.toml")
+    assert ran.code == 2
+    assert "nowhere.toml" in ran.report["error"]["where"]
+
+
+def test_no_json_in_the_place_of_a_draft(diff: Diff) -> None:
+    ran = diff(PTX, PTX.replace(".target sm_100a", ".target sm_103a"), "--format", "json", "--write-expect")
+    assert (ran.code, ran.out) == (2, "")
 
 
 def test_ir_is_asked_for_where_there_is_none(diff: Diff) -> None:

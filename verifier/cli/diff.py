@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from verifier.diff.expect import Verdict, check_expectation, load_expectation
 from verifier.diff.kernels import Options, compare_kernel
 from verifier.diff.results import DiffResults
 from verifier.diff.sides import Pairing, Side, pair
-from verifier.errors import ConfigError
+from verifier.errors import ConfigError, VerifierError
 from verifier.findings import Profile
 from verifier.launch import Dim3
 from verifier.rules import select_rules
@@ -83,7 +84,6 @@ def diff(
     with one toolchain; BASE.. compares with the files as they are now. Exit codes: 0 no difference (or the claim
     of --expect holds), 1 there is one, 2 not comparable.
     """
-    claim = load_expectation(expect) if expect else None
     settings = Settings(
         loading=LoadOptions(archs=arch, block=block, cluster=cluster, assemble=False),
         options=Options(
@@ -92,10 +92,9 @@ def diff(
         allow_toolchain_change=allow_toolchain_change,
         assemble=assemble,
     )
-    if _is_range(subjects[0]):
-        results = _revisions(subjects[0], subjects[1:], settings, timeout, jobs)
-    else:
-        results = _paths(subjects, settings)
+    with _refusals(subjects, output_file) if format == "json" and write_expect is None else nullcontext():
+        claim = load_expectation(expect) if expect else None
+        results = _compared(subjects, settings, timeout, jobs)
     if write_expect is not None:
         from verifier.diff.draft import draft_expectation
 
@@ -104,6 +103,25 @@ def diff(
     verdict = check_expectation(claim, results, output.display(expect or "")) if claim else None
     output.emit(_render(results, verdict, format, full, output_file is not None), output_file)
     return int(not verdict.holds) if verdict else int(results.differs)
+
+
+@contextmanager
+def _refusals(subjects: Sequence[str], output_file: Path | None) -> Iterator[None]:
+    """Leave a JSON object that says why, too, when there is nothing to report."""
+    try:
+        yield
+    except VerifierError as error:
+        from verifier.diff import json_v1
+
+        shown = [output.display(subject) for subject in subjects]
+        output.emit(json_v1.render_refusal(error, shown), output_file)
+        raise
+
+
+def _compared(subjects: Sequence[str], settings: Settings, timeout: float, jobs: int) -> DiffResults:
+    if _is_range(subjects[0]):
+        return _revisions(subjects[0], subjects[1:], settings, timeout, jobs)
+    return _paths(subjects, settings)
 
 
 def _is_range(subject: str) -> bool:

@@ -13,7 +13,7 @@ from verifier.cli.defects import check_defects
 from verifier.cli.inputs import Bundle
 from verifier.cli.options import ARCH, report_options, run_options
 from verifier.cli.parts import LoadOptions
-from verifier.errors import VerifierError
+from verifier.errors import ConfigError, VerifierError
 from verifier.findings import Severity
 
 
@@ -48,6 +48,8 @@ def verify(
     Exit codes: 0 no violation of --fail-on, 1 there is one, 2 could not check. With --defect a warning is enough for
     1, unless --fail-on says otherwise: the defect was put there.
     """
+    if list_only or all_defects:
+        _refuse_reports(context, "--list" if list_only else "--defects")
     known = registry.load_registry()
     if list_only:
         output.emit(registry.describe(known))
@@ -66,6 +68,14 @@ def verify(
     _check(run, registry.compile_all(wanted, jobs=jobs, timeout=timeout, cached=cache), cache)
     whole = not (kernels or arch or defect or run.options.select or run.options.ignore)
     return run.report(complete=whole)
+
+
+def _refuse_reports(context: click.Context, option: str) -> None:
+    """What `option` prints is no report: there is no other form of it, and no file for it."""
+    for name, wish in (("format", "--format"), ("output_file", "--output-file"), ("reports", "--report")):
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and context.params[name] != "text":
+            raise ConfigError(f"{option} prints text and makes no report", do=f"leave out {wish}, or {option}")
 
 
 def _check(run: runner.Run, builds: Iterable[Bundle | VerifierError], cache: bool) -> None:

@@ -1,4 +1,7 @@
-"""The JSON form of a comparison, schema version 1. Keys may be added in version 1, never removed or redefined."""
+"""The JSON form of a comparison, schema version 1. Keys may be added in version 1, never removed or redefined.
+
+`error` is null in a report. When nothing could be compared there is an object with `error` and without a report.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from verifier.diff.lines import LineKind
 from verifier.diff.metrics import LOOPS
 from verifier.diff.results import DiffResults, headline, place
 from verifier.diff.verdicts import Verdicts as InternalVerdicts
+from verifier.errors import VerifierError
 from verifier.findings import Finding, Location
 
 
@@ -121,6 +125,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
     kernels: list[Kernel]
     expectation: Expectation | None
+    error: None = None
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing was compared, where, and what to do about it; `kind` is the name of the verifier's error."""
+
+    kind: str
+    what: str
+    where: str
+    help: str
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the place of a report when nothing was compared: `subjects` are those of the command line."""
+
+    schema_version: Literal[1] = 1
+    subjects: list[str]
+    error: Error
 
 
 def render(results: DiffResults, verdict: Verdict | None = None) -> str:
@@ -135,7 +157,17 @@ def render(results: DiffResults, verdict: Verdict | None = None) -> str:
         kernels=[_kernel(kernel) for kernel in results.kernels],
         expectation=claim,
     )
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return _indented(report)
+
+
+def render_refusal(error: VerifierError, subjects: Sequence[str]) -> str:
+    """The object that says why nothing was compared."""
+    reason = Error(kind=type(error).__name__, what=error.what, where=error.where, help=error.do)
+    return _indented(Refusal(subjects=list(subjects), error=reason))
+
+
+def _indented(document: Report | Refusal) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
 def _summary(results: DiffResults) -> Summary:
