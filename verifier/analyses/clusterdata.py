@@ -6,13 +6,13 @@ import msgspec
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import Test
-from verifier.analyses.visibility import releases_at
+from verifier.analyses.visibility import GENERIC_WRITES, releases_at, writes_shared
 from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.places import Place, may_overlap
 from verifier.model.streams import Stream
 
-WRITES = frozenset({Kind.STORE, Kind.ATOMIC, Kind.COPY_ASYNC})
+WRITES = GENERIC_WRITES
 
 
 class Crossing(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def _crossing(
     to = model.place(receiver, read, read.address)
     others = frozenset(e.instr for e in flow.events if e.kind is Kind.CLUSTER_ARRIVE and e is not arrive)
     best: Crossing | None = None
-    for write in flow.select(lambda e: e.kind in WRITES and in_shared(e)):
+    for write in flow.select(writes_shared):
         place = model.place(stream, write, write.address)
         if place.remote == to.remote or not _same(place, write.width or None, to, read.width or None):
             continue

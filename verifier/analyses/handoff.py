@@ -159,8 +159,7 @@ class Handoffs:
             return load_store_columns(op)
         if event.kind is Kind.TMEM_MMA and event.count is not None:
             descriptor = stream.value(event.instr, event.count).constant
-            group = int(op.value_of("cta_group") or 1)
-            return accumulator_columns(descriptor, group) if descriptor is not None else None
+            return accumulator_columns(descriptor) if descriptor is not None else None
         return None
 
 

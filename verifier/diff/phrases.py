@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from verifier.diff.lines import Line, LineKind
-from verifier.model.events import SIGNALS, TMEM_ASYNC, Event, Kind
+from verifier.model.events import ANNOUNCEMENTS, TMEM_ASYNC, Event, Kind
 
 MAX_PHRASES = 4
 
@@ -94,7 +94,7 @@ def flip(moved: Sequence[Line], crossed: Sequence[Line], down: bool) -> str:
 
 
 def _reference(lines: Sequence[Line]) -> Line | None:
-    signals = [line for line in lines if line.event and line.event.kind in SIGNALS]
+    signals = [line for line in lines if line.event and line.event.kind in ANNOUNCEMENTS]
     waits = [line for line in lines if line.event and line.event.kind is Kind.BARRIER_WAIT]
     return next(iter([*signals, *waits]), None)
 

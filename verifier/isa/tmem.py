@@ -25,12 +25,11 @@ def load_store_columns(op: PtxOp) -> int | None:
     return _COLUMNS[shape] * int(repeat[1:]) * halves
 
 
-def accumulator_columns(descriptor: int, cta_group: int) -> int:
+def accumulator_columns(descriptor: int) -> int:
     """Upper bound of the columns of D: N of the instruction descriptor (bits 17-22, in units of 8).
 
     The M=128 layout of a CTA pair uses half of them; a bound is what a disjointness proof needs.
     """
-    del cta_group
     return (descriptor >> 17 & 0x3F) * 8
 
 
@@ -40,7 +39,7 @@ def accumulator_footprint(descriptor: int, cta_group: int) -> int | None:
     M is in bits 24-28 in units of 16. A CTA pair with M=128 splits N over the two halves of the lanes.
     """
     rows = (descriptor >> 24 & 0x1F) * 16
-    columns = accumulator_columns(descriptor, cta_group)
+    columns = accumulator_columns(descriptor)
     if not columns or rows not in (64, 128, 256):
         return None
     return columns // 2 if cta_group == 2 and rows == 128 else columns
@@ -67,7 +66,7 @@ def scale_columns(op: PtxOp, descriptor: int, cta_group: int) -> tuple[int, int]
     longer = descriptor >> 31 & 1 and not op.has("kind::mxf8f6f4")
     if op.has("sp") or longer or not rows:
         return None
-    return _columns_of(rows // cta_group), _columns_of(accumulator_columns(descriptor, cta_group))
+    return _columns_of(rows // cta_group), _columns_of(accumulator_columns(descriptor))
 
 
 def _columns_of(rows: int) -> int:

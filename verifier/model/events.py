@@ -125,7 +125,7 @@ TMEM_ASYNC = frozenset({Kind.TMEM_LOAD, Kind.TMEM_STORE, Kind.TMEM_MMA, Kind.TME
 TMEM_WRITES = frozenset({Kind.TMEM_STORE, Kind.TMEM_MMA, Kind.TMEM_COPY, Kind.TMEM_SHIFT, Kind.TMEM_DEALLOC})
 SHARED = frozenset({"shared", "shared::cta", "shared::cluster"})
 # Operations that announce something to other threads.
-SIGNALS = frozenset(
+ANNOUNCEMENTS = frozenset(
     {Kind.BARRIER_ARRIVE, Kind.TMEM_COMMIT, Kind.CTA_SYNC, Kind.CTA_ARRIVE, Kind.CLUSTER_ARRIVE, Kind.ASYNC_STORE}
 )
 

@@ -24,7 +24,6 @@ _SPACES = (
     "param::entry",
     "param::func",
 )
-_DATA_MARKS = frozenset({"expect_tx", "noComplete", "read", "multicast::cluster", "bulk_group", "cluster"})
 
 
 class Context:

@@ -48,6 +48,7 @@ from collections.abc import Iterator
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.sass.hot import Group, groups
 from verifier.analyses.sass.side import SassSide
+from verifier.analyses.visibility import GENERIC_WRITES
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
 from verifier.isa.scopes import includes, releases
@@ -58,7 +59,6 @@ from verifier.rules.registry import rule
 from verifier.rules.sass_support import doubted
 
 _WHAT = Costly("fence wider than the CTA", "fences at GPU scope")
-_WRITES = frozenset({Kind.STORE, Kind.ATOMIC, Kind.COPY_ASYNC})
 _PROXY = "write fence.proxy.async.shared::cta: only shared memory is handed to the asynchronous proxy"
 _ARRIVE = (
     "write .relaxed.cluster (with tcgen05.fence::before_thread_sync where tensor memory is handed over) or "
@@ -111,7 +111,7 @@ def _advice(kernel: KernelFacts, side: SassSide, stream: Stream, group: Group) -
         return ""
     if cause.kind is Kind.PROXY_FENCE and cause.space is None and cause.has("async"):
         reads_global = any(e.kind is Kind.BULK_LOAD for e in side.ptx.events)
-        writes_global = any(e.kind in _WRITES and e.space in (None, "global") for e in side.ptx.events)
+        writes_global = any(e.kind in GENERIC_WRITES and e.space in (None, "global") for e in side.ptx.events)
         return "" if reads_global and writes_global else _PROXY
     if cause.kind is Kind.BARRIER_ARRIVE:
         return "" if _publishes_stores(kernel, side, stream, cause) else _ARRIVE
@@ -123,7 +123,7 @@ def _publishes_stores(kernel: KernelFacts, side: SassSide, stream: Stream, arriv
     assert side.ptx is not None
     for other in side.join.streams(stream):
         flow = kernel.flow(side.ptx, other)
-        stores = flow.select(lambda e: e.kind in _WRITES)
+        stores = flow.select(lambda e: e.kind in GENERIC_WRITES)
         if flow.may_reach(stores, lambda e: False).get(arrive.instr):
             return True
     return False

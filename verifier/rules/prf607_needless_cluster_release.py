@@ -45,7 +45,7 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow, Test
-from verifier.analyses.visibility import SIGNALS, WAITS, Rendezvous
+from verifier.analyses.visibility import GENERIC_WRITES, SIGNALS, WAITS, Rendezvous
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
 from verifier.isa.scopes import includes, releases
@@ -56,7 +56,6 @@ from verifier.model.streams import Stream
 from verifier.rules.registry import rule
 from verifier.rules.support import proved, step, violated
 
-_WRITES = frozenset({Kind.STORE, Kind.ATOMIC, Kind.COPY_ASYNC})
 _REFILLS = frozenset({Kind.STORE, Kind.ATOMIC, Kind.ASYNC_STORE, Kind.ASYNC_REDUCE})
 _FIX = (
     "write .relaxed.cluster (with tcgen05.fence::before_thread_sync where tensor memory is handed over): "
@@ -102,7 +101,7 @@ def _published(meetings: Rendezvous, model: KernelModel, flow: EventFlow, arrive
 
 def _needs_release(model: KernelModel, flow: EventFlow, event: Event) -> bool:
     """An ordinary write, or a read of shared memory that threads of some CTA overwrite from afar."""
-    if event.kind in _WRITES:
+    if event.kind in GENERIC_WRITES:
         return in_shared(event, perhaps=True) or event.space == "global"
     if event.kind is not Kind.LOAD or not in_shared(event):
         return False
@@ -121,7 +120,7 @@ def _of_others(meetings: Rendezvous, model: KernelModel, flow: EventFlow, arrive
     passed = {e.instr for i, e in enumerate(waits) if before >> i & 1}
     for other in model.streams if passed else ():
         theirs = meetings.flow(other)
-        writes = theirs.select(lambda e: e.kind in _WRITES)
+        writes = theirs.select(lambda e: e.kind in GENERIC_WRITES)
         reach = theirs.may_reach(writes, lambda e: False)
         for signal in (e for e in theirs.events if e.kind in SIGNALS and reach.get(e.instr)):
             found = meetings.receivers(other, signal)

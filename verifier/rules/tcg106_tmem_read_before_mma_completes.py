@@ -45,7 +45,7 @@ from verifier.analyses.handoff import Handoffs, overlap
 from verifier.analyses.ordering import WAITS
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
-from verifier.model.events import SIGNALS, Event, Kind
+from verifier.model.events import ANNOUNCEMENTS, Event, Kind
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
@@ -111,7 +111,7 @@ def _own_stores(kernel: KernelFacts, model: KernelModel, stream: Stream, load: E
     place = model.place(stream, load, load.address)
 
     def silent(store: Event) -> bool:
-        return flow.find_path(store, lambda e: e.kind in SIGNALS, lambda e: e is load) is None
+        return flow.find_path(store, lambda e: e.kind in ANNOUNCEMENTS, lambda e: e is load) is None
 
     stores = flow.select(lambda e: e.kind is Kind.TMEM_STORE)
     return frozenset(s.instr for s in stores if model.place(stream, s, s.address) == place and silent(s))

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from verifier.analyses.protocol.alu import Step
     from verifier.analyses.protocol.code import Code
 
-ALL_QUARTERS = 0b1111
-
 
 def _need(found: Place | None) -> Place:
     assert found is not None
