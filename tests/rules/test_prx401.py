@@ -216,3 +216,21 @@ def test_a_stale_acquire_behind_a_sentinel_is_still_seen() -> None:
 def test_a_flag_that_is_no_index_is_no_sentinel() -> None:
     skip = f"ld.shared.b32 r4, [slot]; setp.eq.s32 q, r4, -1; @q bra PASS; {ACQUIRE.format('gmap')} PASS:"
     assert verdicts(f"warp 0:\n{skip}\n{USE.format('gmap')}") == [Verdict.VIOLATED]
+
+
+@pytest.mark.parametrize(
+    ("where", "acquire", "expected"),
+    [
+        ("gmap", "", Verdict.VIOLATED),
+        ("gmap", ACQUIRE.format("gmap+128"), Verdict.VIOLATED),
+        ("gmap", ACQUIRE.format("gmap"), Verdict.PROVED),
+        ("gm", "", Verdict.PROVED),
+    ],
+)
+def test_a_prefetch_goes_through_the_map_too(where: str, acquire: str, expected: Verdict) -> None:
+    prefetch = f"cp.async.bulk.prefetch.tensor.1d.L2.global.tile [{where}, {{r1}}];"
+    assert verdicts(f"warp 0:\n{acquire}\n{prefetch}") == [expected]
+
+
+def test_a_prefetch_of_bytes_has_no_map() -> None:
+    assert verdicts("warp 0:\ncp.async.bulk.prefetch.L2.global [data], 64;") == []

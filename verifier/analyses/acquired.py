@@ -45,8 +45,8 @@ _After = tuple[frozenset[Value], Known, tuple[Event, ...]]
 
 
 def map_address(flow: EventFlow, event: Event) -> Value:
-    """Address of the tensor map that a bulk tensor copy, an acquire or a change of a map names."""
-    expr = event.source if event.kind is Kind.BULK_LOAD else event.address
+    """Address of the tensor map that a bulk tensor copy or prefetch, an acquire or a change of a map names."""
+    expr = event.source if event.kind in (Kind.BULK_LOAD, Kind.BULK_PREFETCH) else event.address
     assert expr is not None
     return flow.stream.address(event.instr, expr)
 

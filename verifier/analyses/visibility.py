@@ -55,7 +55,9 @@ def acquires_map(event: Event) -> bool:
 
 
 def names_map(event: Event) -> bool:
-    """Whether a bulk copy addresses global memory through a tensor map."""
+    """Whether a bulk copy or prefetch addresses global memory through a tensor map."""
+    if event.kind is Kind.BULK_PREFETCH:
+        return True
     return event.kind in (Kind.BULK_LOAD, Kind.BULK_STORE) and ".bulk.tensor" in event.opcode
 
 

@@ -73,7 +73,7 @@ PLAIN: frozenset[str] = frozenset(
     shfl.sync vote.sync match.sync redux.sync elect.sync bra brx brx.idx call vadd vsub vabsdiff vmin vmax vshl vshr
     vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4
     alloca stacksave stackrestore nanosleep pmevent brkpt prefetch prefetchu applypriority discard
-    cp.async.bulk.prefetch cp.async.bulk.prefetch.tensor mbarrier.pending_count
+    cp.async.bulk.prefetch mbarrier.pending_count
     clusterlaunchcontrol.query_cancel tensormap.query txq suq tex tld4 suld sust sured
     """.split()  # noqa: SIM905
 )

@@ -41,6 +41,7 @@ class Kind(enum.Enum):
     BULK_LOAD = "bulk load"  # global -> shared, completes on a barrier
     BULK_STORE = "bulk store"  # shared -> global, completes in a bulk group
     BULK_PEER = "bulk copy to peer"  # shared -> shared::cluster, completes on a barrier
+    BULK_PREFETCH = "bulk prefetch"  # through a tensor map, to L2
     BULK_COMMIT = "bulk commit"
     BULK_WAIT = "bulk wait"
     ASYNC_STORE = "st.async"
@@ -133,3 +134,8 @@ ANNOUNCEMENTS = frozenset(
 def in_shared(event: Event, *, perhaps: bool = False) -> bool:
     """Whether `event.address` is in shared memory; `perhaps`: or is a generic address that may be."""
     return event.space in SHARED or (perhaps and event.space is None)
+
+
+def in_global(event: Event) -> bool:
+    """Whether `event.address` is in global memory, as a generic one is that is not known to be elsewhere."""
+    return event.space in ("global", None)

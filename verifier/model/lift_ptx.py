@@ -327,6 +327,7 @@ _TABLE: dict[str, Callable[[Context], Event]] = {
     "cp.async.bulk": _bulk,
     "cp.reduce.async.bulk.tensor": _bulk,
     "cp.reduce.async.bulk": _bulk,
+    "cp.async.bulk.prefetch.tensor": lambda c: c.event(Kind.BULK_PREFETCH, source=c.place(0)),
     "cp.async.bulk.commit_group": _simple(Kind.BULK_COMMIT),
     "cp.async.bulk.wait_group": _bulk_wait,
     "st.async": _async(_store, _async_store(Kind.ASYNC_STORE)),

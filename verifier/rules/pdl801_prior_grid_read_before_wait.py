@@ -1,8 +1,8 @@
 """A role reads global memory on a path that has not waited for the grid before it.
 
 What
-    In a kernel that uses `griddepcontrol.wait`, every read of global memory (loads, bulk loads) comes, on all paths,
-    after that wait: its own, or one of another role that a barrier passes on.
+    In a kernel that uses `griddepcontrol.wait`, every read of global memory (loads, atomics, `cp.async`, bulk loads)
+    comes, on all paths, after that wait: its own, or one of another role that a barrier passes on.
 
 Why
     Under programmatic dependent launch the kernel starts while its predecessor still runs. What is read before the wait
@@ -30,7 +30,8 @@ Good
 
 Limits
     PTX does not say which buffers the predecessor writes: reading constant weights early is right, and is reported as a
-    warning all the same. Prefetches are not reads.
+    warning all the same. Prefetches are not reads. A generic address counts as one of global memory unless it is made
+    from one of another space.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ from verifier.analyses.flow import Test
 from verifier.analyses.ordering import Ordering
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_global
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
 from verifier.rules.support import proved, step, violated
 
+_COPIES = frozenset({Kind.BULK_LOAD, Kind.COPY_ASYNC})
 _FIX = "move the read below griddepcontrol.wait, or suppress this if no earlier grid writes the buffer"
 
 
@@ -78,7 +80,9 @@ def _waits(passed: frozenset[int]) -> Test:
 
 
 def _reads_global(event: Event) -> bool:
-    return event.kind is Kind.BULK_LOAD or (event.kind is Kind.LOAD and event.space == "global")
+    if event.kind is Kind.BULK_STORE:
+        return event.opcode.startswith("cp.reduce.")  # reads what it adds to
+    return event.kind in _COPIES or (event.kind in (Kind.LOAD, Kind.ATOMIC) and in_global(event))
 
 
 def _judge(model: KernelModel, stream: Stream, read: Event, wait: tuple[Stream, Event], *, early: bool) -> Judgement:

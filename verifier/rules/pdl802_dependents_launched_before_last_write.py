@@ -28,7 +28,8 @@ Good
 
 Limits
     A note, never an error: a dependent that waits is right whatever this kernel does. Writes of other roles count only
-    where the same warp also launches; results stored through a peer are not followed.
+    where the same warp also launches; results stored through a peer are not followed. A generic address counts as
+    one of global memory unless it is made from one of another space.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from collections.abc import Iterator
 from verifier.analyses.facts import KernelFacts
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
-from verifier.model.events import Event, Kind
+from verifier.model.events import Event, Kind, in_global
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
@@ -63,7 +64,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
 
 def _finishes(event: Event) -> bool:
     if event.kind in (Kind.STORE, Kind.ATOMIC):
-        return event.space == "global"
+        return in_global(event)
     return event.kind in (Kind.BULK_STORE, Kind.TMEM_DEALLOC)
 
 

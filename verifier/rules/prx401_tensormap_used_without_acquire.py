@@ -1,10 +1,11 @@
 """TMA goes through a tensor map in global memory that this warp has not acquired since the map was written.
 
 What
-    Each warp that issues a tensor copy through a tensor map which is neither a kernel parameter nor in constant memory
-    has executed `fence.proxy.tensormap::generic.acquire` on the address of that very map, on every path, after its last
-    change. One acquire per change is enough: a later use of the same address needs none. An acquire covers 128 bytes:
-    one map, not its neighbours in an array. A map that an earlier kernel wrote needs it, too, at `.gpu` scope or wider.
+    Each warp that issues a tensor copy (or prefetch) through a tensor map which is neither a kernel parameter nor in
+    constant memory has executed `fence.proxy.tensormap::generic.acquire` on the address of that very map, on every
+    path, after its last change. One acquire per change is enough: a later use of the same address needs none. An
+    acquire covers 128 bytes: one map, not its neighbours in an array. A map that an earlier kernel wrote needs it, too,
+    at `.gpu` scope or wider.
 
 Why
     Tensor maps are read through a proxy and a cache of their own. Without the acquire the copy may use what stood at
