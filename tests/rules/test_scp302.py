@@ -86,3 +86,34 @@ def test_the_cluster_barrier(how: str, fence: str, expected: Verdict, write: str
 
 def test_a_cluster_barrier_that_hands_nothing_over_is_no_obligation() -> None:
     assert verdicts(LOCAL, "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;") == []
+
+
+FAR = "st.global.u32 [gp], r1;"
+SOMEWHERE = "mov.u32 r9, %ctaid.x; mul.wide.u32 rd1, r9, 4; add.u64 rd1, gp, rd1; st.global.u32 [rd1], r1;"
+OWN = SOMEWHERE.replace("ctaid.x", "cluster_ctarank")
+FULL = "fence.acq_rel.cluster;"
+
+
+@pytest.mark.parametrize(
+    ("write", "how", "fence", "read", "expected"),
+    [
+        (FAR, ".release.cluster", "", "gp", Verdict.PROVED),
+        (FAR, "", "", "gp", Verdict.VIOLATED),
+        (FAR, ".relaxed.cluster", FULL, "gp", Verdict.PROVED),
+        (FAR, ".relaxed.cluster", "", "gp", Verdict.VIOLATED),
+        (FAR, ".relaxed.cluster", RESTRICTED, "gp", Verdict.VIOLATED),  # shared memory only
+        (FAR, ".relaxed.cluster", RESTRICTED, "gp+4", Verdict.PROVED),
+        (FAR, ".relaxed.cluster", RESTRICTED, "data", Verdict.PROVED),  # another pointer
+        (SOMEWHERE, ".relaxed.cluster", RESTRICTED, "gp", Verdict.UNKNOWN),
+        (SOMEWHERE, "", "", "gp", Verdict.UNKNOWN),
+        (OWN, ".relaxed.cluster", RESTRICTED, "rd1", Verdict.UNKNOWN),  # each CTA has a word of its own
+        (SOMEWHERE, ".relaxed.cluster", FULL, "gp", Verdict.PROVED),
+        (FAR.replace(".global", ""), ".relaxed.cluster", RESTRICTED, "gp", Verdict.VIOLATED),
+    ],
+)
+def test_global_memory_is_published_too(write: str, how: str, fence: str, read: str, expected: Verdict) -> None:
+    assert verdicts(write, fence, arrive(how), WAIT, f"ld.global.b32 r2, [{read}];") == [expected]
+
+
+def test_what_is_stored_after_the_arrive_is_not_published_by_it() -> None:
+    assert verdicts(arrive(".relaxed.cluster"), FAR, WAIT, "ld.global.b32 r2, [gp];") == [Verdict.PROVED]

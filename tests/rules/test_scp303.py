@@ -66,3 +66,15 @@ def test_a_grid_barrier_with_a_volatile_poll_is_right() -> None:
     for fence, expected in (("fence.acq_rel.gpu;", Verdict.PROVED), ("", Verdict.VIOLATED)):
         body = f"warp 0:\n{count}\n{spin}\n{fence}\nbar.sync 0;\nld.global.u32 r5, [data];"
         assert judge("SCP303", body)[0] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("fence", "expected"),
+    [
+        ("fence.acquire.cluster;", Verdict.PROVED),
+        ("fence.acquire.sync_restrict::shared::cluster.cluster;", Verdict.VIOLATED),  # does not order global memory
+    ],
+)
+def test_a_fence_of_shared_memory_orders_no_global_data(fence: str, expected: Verdict) -> None:
+    spin = SPIN.replace(".gpu", ".cluster")
+    assert judge("SCP303", f"cluster 2\nwarp 0:\n{spin}\n{fence}\nld.global.u32 r5, [data];")[0] == [expected]

@@ -32,7 +32,7 @@ class Crossing(msgspec.Struct, frozen=True):
 
 def covers(event: Event, remote: bool) -> bool:
     """Whether a fence releases a write to the cluster; `remote`: one to the memory of another CTA."""
-    return releases_at(event, "cluster") and not (remote and event.has("sync_restrict::shared::cta"))
+    return releases_at(event, "cluster", "shared::cluster" if remote else "shared::cta")
 
 
 def crossings(facts: KernelFacts, model: KernelModel) -> list[Crossing]:

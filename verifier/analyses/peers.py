@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
+from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
 from verifier.model.barriers import BarrierUse
-from verifier.model.events import Event, Kind
+from verifier.model.evaluator import Evaluator
+from verifier.model.events import Event, Kind, in_global, in_shared
 from verifier.model.kernel import KernelModel
-from verifier.model.places import Place
+from verifier.model.places import Place, locate, places_of
 from verifier.model.streams import Stream
+from verifier.model.values import Symbol
 
 # Completions by a thread of a peer: its own history is published. Others publish the bytes they moved.
 _THREADS = frozenset({Kind.ASYNC_STORE, Kind.ASYNC_REDUCE, Kind.BARRIER_ARRIVE, Kind.BARRIER_COMPLETE})
+_STORES = frozenset({Kind.STORE, Kind.ATOMIC})
 _ENGINES = frozenset({Kind.BULK_LOAD, Kind.BULK_PEER, Kind.TMEM_COMMIT, Kind.CLC_CANCEL})
 
 
 class PeerData(msgspec.Struct, frozen=True):
-    """`threads`: remote completions by threads; `reads`: loads that may read what those threads wrote.
+    """`threads`: remote completions by threads; `reads`: loads of shared memory that may read what those threads wrote.
 
-    `unresolved` says why it cannot be told, or is empty.
+    `far` are loads of global memory that read what they stored there before; `perhaps` such loads through the same
+    pointer, where the bytes are not known. `unresolved` says why it cannot be told, or is empty.
     """
 
     threads: tuple[BarrierUse, ...]
     reads: tuple[Event, ...]
     unresolved: str = ""
+    far: tuple[Event, ...] = ()
+    perhaps: tuple[Event, ...] = ()
 
 
-def peer_data(model: KernelModel, flow: EventFlow, wait: Event) -> PeerData | None:
+def peer_data(facts: KernelFacts, model: KernelModel, flow: EventFlow, wait: Event) -> PeerData | None:
     """What `wait` receives from peers; None when no peer completes its barrier."""
     barriers = [use.barrier for use in model.barriers.of(flow.stream, wait)]
     remote = [use for use in model.barriers.uses if use.barrier in barriers and _by_peer(use)]
@@ -41,7 +49,8 @@ def peer_data(model: KernelModel, flow: EventFlow, wait: Event) -> PeerData | No
         return PeerData((), (), f"a peer completes a barrier that is not resolved ({stray.opcode.split('.')[0]})")
     if not remote:
         return None
-    return PeerData(threads, tuple(_reads(model, flow, wait, threads)))
+    far, perhaps = _far_reads(facts, model, flow, wait, threads)
+    return PeerData(threads, tuple(_reads(model, flow, wait, threads)), far=far, perhaps=perhaps)
 
 
 def _by_peer(use: BarrierUse) -> bool:
@@ -68,7 +77,7 @@ def _reads(model: KernelModel, flow: EventFlow, wait: Event, threads: Sequence[B
     written = list(_written(model, threads))
     reach = flow.may_reach([wait], lambda e: False)
     for event in flow.events:
-        if event.kind is Kind.LOAD and reach.get(event.instr) and event.space not in ("param", "const", "global"):
+        if event.kind is Kind.LOAD and reach.get(event.instr) and in_shared(event, perhaps=True):
             place = model.place(flow.stream, event, event.address)
             arrives = any(use.event.kind is Kind.BARRIER_ARRIVE for use in threads)
             if (place.remote and arrives) or any(_same_region(place, event.width, w) for w in written):
@@ -91,7 +100,7 @@ def _written(model: KernelModel, threads: Sequence[BarrierUse]) -> Iterator[_Reg
     senders = {id(u.stream): u.stream for u in threads if u.event.kind is Kind.BARRIER_ARRIVE}
     for stream in senders.values():
         for event in model.events:
-            if event.kind in (Kind.STORE, Kind.ATOMIC) and stream.runs(event):
+            if event.kind in _STORES and stream.runs(event):
                 place = model.place(stream, event, event.address)
                 if place.remote:
                     yield from _region(model, stream, event)
@@ -114,3 +123,70 @@ def _same_region(place: Place, width: int, region: _Region) -> bool:
     if region.end is None or place.stage:
         return place.first + width > region.start and (region.end is None or place.first < region.end)
     return any(o < region.end and o + width > region.start for o in place.offsets)
+
+
+_Spans = dict[
+    Symbol, frozenset[tuple[int, int]] | None
+]  # object or pointer -> [start, end) from there; None: not known
+
+
+def _far_reads(
+    facts: KernelFacts, model: KernelModel, flow: EventFlow, wait: Event, threads: Sequence[BarrierUse]
+) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Loads of global memory after `wait` that read, and that perhaps read, what the threads stored before.
+
+    Only loads through a pointer that is also stored through: two parameters are taken to point to different memory.
+    """
+    arrives = [use for use in threads if use.event.kind is Kind.BARRIER_ARRIVE]
+    stored = [spans for use in arrives if (spans := _stored(facts, model, use.stream, use.event))]
+    if not stored:
+        return (), ()
+    reach = flow.may_reach([wait], lambda e: False)
+    loads = [e for e in flow.events if e.kind is Kind.LOAD and in_global(e) and reach.get(e.instr)]
+    met = [(load, [_meet(_spans(flow.stream, load), spans) for spans in stored]) for load in loads]
+    far = tuple(load for load, found in met if True in found)
+    return far, tuple(load for load, found in met if None in found and True not in found)
+
+
+@lru_cache(maxsize=64)
+def _stored(facts: KernelFacts, model: KernelModel, stream: Stream, arrive: Event) -> _Spans:
+    """What a stream may have stored to global memory when it comes to `arrive`."""
+    flow = facts.flow(model, stream)
+    stores = flow.select(lambda e: e.kind in _STORES and in_global(e))
+    before = flow.may_reach(stores, lambda e: False).get(arrive.instr, 0)
+    found: _Spans = {}
+    for i, store in enumerate(stores):
+        if before >> i & 1:
+            for base, spans in _spans(stream, store).items():
+                known = found.get(base, frozenset())
+                found[base] = None if spans is None or known is None else known | spans
+    return found
+
+
+def _spans(stream: Stream, event: Event) -> _Spans:
+    """The bytes that an access of any warp of the stream touches; not known where each CTA has its own."""
+    found: _Spans = {}
+    own = len({_located(stream, event, evaluator) for evaluator in stream.by_rank}) > 1
+    for place in places_of(stream, event.instr, event.address):
+        if place.base is not None:
+            known = found.get(place.base, frozenset())
+            here = None if place.stage or own else frozenset((o, o + max(event.width, 1)) for o in place.offsets)
+            found[place.base] = None if here is None or known is None else known | here
+    return found
+
+
+def _located(stream: Stream, event: Event, evaluator: Evaluator) -> Place:
+    assert event.address is not None
+    return locate(stream.address(event.instr, event.address, evaluator))
+
+
+def _meet(a: _Spans, b: _Spans) -> bool | None:
+    """Whether two share a byte; None when that is not known."""
+    verdicts = {_share(a[base], b[base]) for base in a.keys() & b.keys()}
+    return True if True in verdicts else None if None in verdicts else False
+
+
+def _share(a: frozenset[tuple[int, int]] | None, b: frozenset[tuple[int, int]] | None) -> bool | None:
+    if a is None or b is None:
+        return None
+    return any(x < end and start < y for x, y in a for start, end in b)

@@ -12,7 +12,7 @@ import msgspec
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
 from verifier.isa.proxies import bridge
-from verifier.isa.scopes import acquires, includes, releases
+from verifier.isa.scopes import acquires, covers, includes, releases
 from verifier.model.barriers import Barrier
 from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
@@ -61,14 +61,18 @@ def names_map(event: Event) -> bool:
     return event.kind in (Kind.BULK_LOAD, Kind.BULK_STORE) and ".bulk.tensor" in event.opcode
 
 
-def acquires_at(event: Event, scope: str) -> bool:
-    """Whether a fence acquires from threads as far away as `scope`."""
-    return event.kind is Kind.FENCE and acquires(event.sem) and includes(event.scope, scope)
+def acquires_at(event: Event, scope: str, space: str = "shared::cta") -> bool:
+    """Whether a fence acquires data in `space` from threads as far away as `scope`."""
+    return _fences(event, scope, space) and acquires(event.sem)
 
 
-def releases_at(event: Event, scope: str) -> bool:
-    """Whether a fence releases to threads as far away as `scope`."""
-    return event.kind is Kind.FENCE and releases(event.sem) and includes(event.scope, scope)
+def releases_at(event: Event, scope: str, space: str = "shared::cta") -> bool:
+    """Whether a fence releases data in `space` to threads as far away as `scope`."""
+    return _fences(event, scope, space) and releases(event.sem)
+
+
+def _fences(event: Event, scope: str, space: str) -> bool:
+    return event.kind is Kind.FENCE and includes(event.scope, scope) and covers(event.flags, space)
 
 
 class Receiver(msgspec.Struct, frozen=True):

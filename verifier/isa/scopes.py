@@ -15,6 +15,17 @@ def includes(scope: str | None, needed: str) -> bool:
     return scope is not None and _ORDER[scope] >= _ORDER[needed]
 
 
+def covers(modifiers: frozenset[str], space: str) -> bool:
+    """Whether a fence orders accesses to `space` ("global", "shared::cta", "shared::cluster").
+
+    PTX ISA 9.4, 9.7.15.4: `.sync_restrict` limits the effect to objects in the named part of shared memory.
+    """
+    restricted = next((word for word in modifiers if word.startswith("sync_restrict::")), None)
+    if restricted is None or restricted.endswith("::shared::cluster"):
+        return restricted is None or space != "global"
+    return space == "shared::cta"
+
+
 def acquires(sem: str) -> bool:
     return sem in _ACQUIRE
 

@@ -125,7 +125,7 @@ def _advice_for_wait(kernel: KernelFacts, side: SassSide, stream: Stream, wait: 
         if not other.runs(wait):
             continue
         flow = kernel.flow(side.ptx, other)
-        data = peer_data(side.ptx, flow, wait)
+        data = peer_data(kernel, side.ptx, flow, wait)
         if data is None or not (data.threads or data.unresolved):
             continue
         needs_cluster = True

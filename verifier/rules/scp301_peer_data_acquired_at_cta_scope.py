@@ -3,7 +3,8 @@
 What
     A wait on a barrier that a peer CTA completes, and after which data written by the peer is read, acquires at cluster
     scope: it is `acquire.cluster`, or it is relaxed at cluster scope and an acquire fence of cluster scope or wider
-    (`fence.acquire.sync_restrict::shared::cluster.cluster`, for one) stands on every path to the read.
+    (`fence.acquire.sync_restrict::shared::cluster.cluster`, for one, where the data is in shared memory; it does not
+    order global memory) stands on every path to the read.
 
 Why
     A release and an acquire synchronize only if each names a scope that includes the other's thread. The default wait
@@ -39,16 +40,18 @@ Good
 Limits
     The own bytes of a bulk load are accepted after an acquire of any scope, as PTX's examples do. A wait through which
     no data of a peer is seen to be read recycles a slot: it is reported mildly. Reads by the tensor core are not
-    followed.
+    followed. Global memory counts where the waiting warp loads, through the same pointer, what the arriving warp itself
+    has stored: two kernel parameters are taken to point to different memory. Which bytes those are may be unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.flow import EventFlow
 from verifier.analyses.peers import PeerData, peer_data
+from verifier.analyses.visibility import acquires_at
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
 from verifier.isa.scopes import acquires, includes
@@ -73,7 +76,7 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     for stream in model.streams:
         flow = kernel.flow(model, stream)
         for wait in flow.select(lambda e: e.kind is Kind.BARRIER_WAIT):
-            data = peer_data(model, flow, wait)
+            data = peer_data(kernel, model, flow, wait)
             if data is not None:
                 yield _judge(model, stream, flow, wait, data, policy)
 
@@ -85,29 +88,38 @@ def _judge(
         return unknown(model, stream, wait, data.unresolved)
     if not data.threads:
         return proved(model, stream, wait, "completed by bulk copies and commits: own bytes, any scope")
-    if data.reads:
-        return _judge_reads(model, stream, flow, wait, data)
-    if includes(wait.scope, "cluster"):
-        return proved(model, stream, wait, "recycles a slot, at cluster scope")
-    return _recycling(model, stream, wait, data, policy)
-
-
-def _judge_reads(model: KernelModel, stream: Stream, flow: EventFlow, wait: Event, data: PeerData) -> Judgement:
-    reads = {e.instr for e in data.reads}
-    if not includes(wait.scope, "cluster"):
-        return _violation(
-            model, stream, wait, data, data.reads[0], f"{wait.sem}.{wait.scope} does not include a peer CTA"
-        )
-    if wait.sem in ("acquire", "acq_rel"):
+    found = _unordered(flow, wait, data.reads, "shared::cta") or _unordered(flow, wait, data.far, "global")
+    if found is not None:
+        return _violation(model, stream, wait, data, *found)
+    doubt = _unordered(flow, wait, data.perhaps, "global")
+    if doubt is not None:
+        line = doubt[0].location.ptx_line
+        reason = f"whether line {line} reads what a peer CTA stored to global memory before cannot be computed"
+        return unknown(model, stream, wait, reason)
+    if not (data.reads or data.far or data.perhaps):
+        if includes(wait.scope, "cluster"):
+            return proved(model, stream, wait, "recycles a slot, at cluster scope")
+        return _recycling(model, stream, wait, data, policy)
+    if acquires(wait.sem):
         return proved(model, stream, wait, f"{wait.sem}.{wait.scope}")
-    bare = flow.find_path(wait, lambda e: e.instr in reads, _acquires_at_cluster)
+    return proved(model, stream, wait, "relaxed at cluster scope, an acquire fence on every path to the reads")
+
+
+def _unordered(flow: EventFlow, wait: Event, reads: Sequence[Event], space: str) -> tuple[Event, str] | None:
+    """(one of the reads, why nothing orders it after what the peer wrote); None when all are."""
+    if not reads:
+        return None
+    if not includes(wait.scope, "cluster"):
+        return reads[0], f"{wait.sem}.{wait.scope} does not include a peer CTA"
+    if acquires(wait.sem):
+        return None
+    wanted = {e.instr for e in reads}
+    bare = flow.find_path(wait, lambda e: e.instr in wanted, lambda e: acquires_at(e, "cluster", space))
     if bare is None:
-        return proved(model, stream, wait, "relaxed at cluster scope, an acquire fence on every path to the reads")
-    return _violation(model, stream, wait, data, bare[-1], "relaxed orders nothing, and no acquire fence follows")
-
-
-def _acquires_at_cluster(event: Event) -> bool:
-    return event.kind is Kind.FENCE and acquires(event.sem) and includes(event.scope, "cluster")
+        return None
+    if any(acquires_at(e, "cluster") for e in bare):
+        return bare[-1], "relaxed orders nothing, and the acquire fence is restricted to shared memory"
+    return bare[-1], "relaxed orders nothing, and no acquire fence follows"
 
 
 def _violation(model: KernelModel, stream: Stream, wait: Event, data: PeerData, read: Event, why: str) -> Judgement:

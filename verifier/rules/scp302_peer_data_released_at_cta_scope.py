@@ -4,7 +4,7 @@ What
     An arrive on the barrier of another CTA, after which that CTA reads what this one has written with ordinary stores,
     releases at cluster scope: it is `release.cluster`, or it is relaxed at cluster scope and a release fence of cluster
     scope or wider stands on every path from the writes. So does an arrive on the cluster barrier. A fence restricted to
-    `shared::cta` covers the CTA's own shared memory only, not what was stored into a peer's.
+    `shared::cta` covers the CTA's own shared memory only, not what was stored into a peer's or to global memory.
 
 Why
     The default arrive is `release.cta`, also with `.shared::cluster`: the count moves, but nothing orders the stores
@@ -39,8 +39,10 @@ Good
     ```
 
 Limits
-    What the peer reads is told by its loads after the wait: of this CTA's memory, or of regions that this CTA stores
-    to. Reads by the tensor core are not followed. An arrive through which no data is seen to pass is reported mildly.
+    What the peer reads is told by its loads after the wait: of this CTA's memory, of regions that this CTA stores to,
+    and of global memory where both use the same pointer (two kernel parameters are taken to point to different memory)
+    and the arriving warp itself stores. Reads by the tensor core are not followed. An arrive through which no data is
+    seen to pass is reported mildly.
 """
 
 from __future__ import annotations
@@ -49,13 +51,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from verifier.analyses.clusterdata import WRITES, Crossing, covers, crossings
+from verifier.analyses.clusterdata import WRITES, Crossing, crossings
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.peers import peer_data
+from verifier.analyses.visibility import releases_at
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, Severity
 from verifier.isa.scopes import includes, releases
-from verifier.model.events import Event, Kind, in_shared
+from verifier.model.events import Event, Kind, in_global, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.streams import Stream
 from verifier.rules.registry import rule
@@ -68,13 +71,18 @@ _FIX = (
 
 
 class _Arrive(msgspec.Struct):
-    """A remote arrive: who waits for it, and the reads that follow the wait."""
+    """A remote arrive: who waits for it, and the reads that follow the wait.
+
+    `far`: they are of global memory, where this warp stores; not `certain`: whether of the same bytes is not known.
+    """
 
     stream: Stream
     event: Event
     receiver: Stream
     wait: Event
     reads: tuple[Event, ...] = ()
+    far: bool = False
+    certain: bool = True
 
 
 @rule(code="SCP302", name="peer-data-released-at-cta-scope", hazard=Hazard.CONTRACT, since="0.1.0")
@@ -93,18 +101,23 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
 
 
 def _arrives(kernel: KernelFacts, model: KernelModel) -> list[_Arrive]:
-    """Every remote arrive once: with a wait after which its data is read, if there is one."""
+    """Every remote arrive once: with a wait after which its data is read, if there is one; again for global memory."""
     found: dict[tuple[int, int], _Arrive] = {}
+    far: dict[tuple[int, int], _Arrive] = {}
     for stream in model.streams:
         flow = kernel.flow(model, stream)
         for wait in flow.select(lambda e: e.kind is Kind.BARRIER_WAIT):
-            data = peer_data(model, flow, wait)
-            for use in data.threads if data is not None else ():
+            data = peer_data(kernel, model, flow, wait)
+            if data is None:
+                continue
+            for use in (use for use in data.threads if use.event.kind is Kind.BARRIER_ARRIVE):
                 key = (id(use.stream), use.event.instr)
-                reads = data.reads if data is not None else ()
-                if use.event.kind is Kind.BARRIER_ARRIVE and (key not in found or (reads and not found[key].reads)):
-                    found[key] = _Arrive(use.stream, use.event, stream, wait, reads)
-    return list(found.values())
+                if key not in found or (data.reads and not found[key].reads):
+                    found[key] = _Arrive(use.stream, use.event, stream, wait, data.reads)
+                reads = data.far or data.perhaps
+                if reads and (key not in far or (data.far and not far[key].certain)):
+                    far[key] = _Arrive(use.stream, use.event, stream, wait, reads, True, bool(data.far))
+    return [a for key, a in found.items() if a.reads or key not in far] + list(far.values())
 
 
 def _judge(kernel: KernelFacts, model: KernelModel, arrive: _Arrive, policy: Policy) -> Judgement:
@@ -116,11 +129,15 @@ def _judge(kernel: KernelFacts, model: KernelModel, arrive: _Arrive, policy: Pol
         if wide:
             return proved(model, stream, event, "publishes nothing that the peer is seen to read")
         return _recycling(model, arrive, policy)
+    bare = _unfenced(kernel, model, arrive) if wide else None
+    if wide and bare is None:
+        return proved(model, stream, event, "relaxed at cluster scope, a release fence on every path from the writes")
+    if not arrive.certain:
+        line = arrive.reads[0].location.ptx_line
+        reason = f"whether line {line} of the peer reads what was stored to global memory before cannot be computed"
+        return unknown(model, stream, event, reason)
     if not wide:
         return _violation(model, arrive, None, f"{event.sem}.{event.scope} does not include the peer")
-    bare = _unfenced(kernel, model, arrive)
-    if bare is None:
-        return proved(model, stream, event, "relaxed at cluster scope, a release fence on every path from the writes")
     return _violation(model, arrive, bare, "relaxed orders nothing, and no release fence covers the writes")
 
 
@@ -128,13 +145,15 @@ def _unfenced(kernel: KernelFacts, model: KernelModel, arrive: _Arrive) -> Event
     """A write, or a barrier behind which others wrote, from which a path with no release fence leads to the arrive."""
     flow = kernel.flow(model, arrive.stream)
     for source in flow.events:
-        written = source.kind in WRITES and in_shared(source)
-        if not written and source.kind is not Kind.CTA_SYNC:
+        written = source.kind in WRITES and (in_global(source) if arrive.far else in_shared(source))
+        if not written and (source.kind is not Kind.CTA_SYNC or arrive.far):
             continue
-        remote = written and model.place(arrive.stream, source, source.address).remote
+        space = "shared::cta"
+        if written and (arrive.far or model.place(arrive.stream, source, source.address).remote):
+            space = "global" if arrive.far else "shared::cluster"
 
-        def covered(event: Event, remote: bool = remote) -> bool:
-            return covers(event, remote)
+        def covered(event: Event, space: str = space) -> bool:
+            return releases_at(event, "cluster", space)
 
         if flow.find_path(source, lambda e: e is arrive.event, covered) is not None:
             return source

@@ -92,14 +92,14 @@ def _judge(model: KernelModel, stream: Stream, flow: EventFlow, poll: Event) -> 
         yield proved(model, stream, poll, f"polls with {poll.sem}.{poll.scope}")
         return
     near = poll.scope if poll.scope in ("cta", "cluster") else "gpu"
-    if flow.find_path(poll, reads, lambda e: acquires_at(e, near)) is None:
-        far = flow.find_path(poll, reads, lambda e: acquires_at(e, "sys"))
+    if flow.find_path(poll, reads, lambda e: acquires_at(e, near, "global")) is None:
+        far = flow.find_path(poll, reads, lambda e: acquires_at(e, "sys", "global"))
         if far is None or not _is_system_wide(model, poll, flag):
             yield proved(model, stream, poll, "an acquire fence on every path from the loop to the reads")
         else:
             yield unknown(model, stream, poll, _OTHER_DEVICE)
         return
-    path = flow.find_path(poll, lambda e: reads(e) and not _stands_alone(e), lambda e: acquires_at(e, near))
+    path = flow.find_path(poll, lambda e: reads(e) and not _stands_alone(e), lambda e: acquires_at(e, near, "global"))
     if path is None:
         yield unknown(model, stream, poll, _OWN_FLAGS)
         return
