@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from verifier.analyses.protocol import effects_barrier, effects_memory, effects_tmem
+from verifier.analyses.protocol import effects_async, effects_barrier, effects_memory, effects_tmem
 from verifier.model.events import Event, Kind
 from verifier.model.program import Instr
 
@@ -17,6 +17,7 @@ _MAKERS: dict[Kind, Callable[[Code, Instr, Event], Step | None]] = {
     **effects_barrier.MAKERS,
     **effects_tmem.MAKERS,
     **effects_memory.MAKERS,
+    **effects_async.MAKERS,
 }
 
 
