@@ -37,6 +37,7 @@ NO_EFFECT = frozenset(
         Kind.MAP_WRITE,
         Kind.MAP_COPY,
         Kind.MAP_PREFETCH,
+        Kind.BULK_PREFETCH,
         Kind.WGMMA_FENCE,
         Kind.COLLECTIVE,
         Kind.REGISTERS,

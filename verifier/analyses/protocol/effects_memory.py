@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from verifier.analyses.protocol.fiber import Fiber
 from verifier.analyses.protocol.flags import strength
-from verifier.analyses.protocol.operands import Place, place, scalar
+from verifier.analyses.protocol.operands import Place, Scalar, place, scalar
 from verifier.analyses.protocol.values import UNDEFINED, LaneValue, Unknown, collapse, pick
 from verifier.isa.ptx_ops import is_type, width_of
 from verifier.model.events import Event, Kind, in_shared
