@@ -210,3 +210,35 @@ def test_trip_count_from_global_memory_names_no_place() -> None:
         @%p3 bra AGAIN;
     """
     assert verdicts("", "", before, loop) == {Verdict.PROVED}
+
+
+FULL = "setp.eq.u32 %p4, %r1, 0; @%p4 mbarrier.init.shared::cta.b64 [%r7], 1; bar.sync 0;"
+OTHER = "@%p2 st.shared.u32 [%r4+256], %r1;"
+BYTES = {
+    "st.async": "@%p2 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r4], %r1, [%r7];",
+    "bulk": "@%p2 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r4], [%d2], SIZE, [%r7];",
+    "complete_tx": "@%p2 mbarrier.complete_tx.relaxed.cluster.shared::cta.b64 [%r7], SIZE;",
+}
+EXPECT = "@%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r7], SIZE;"
+WAIT = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r7], 0; @!%p3 bra WAIT;"
+
+
+def handed(first: str, second: str, size: int) -> set[Verdict]:
+    return verdicts(first.replace("SIZE", str(size)), second.replace("SIZE", str(size)), FULL)
+
+
+@pytest.mark.parametrize(("how", "size"), [("st.async", 4), ("bulk", 64), ("complete_tx", 64)])
+def test_bytes_publish_nothing_that_threads_wrote(how: str, size: int) -> None:
+    read = "ld.shared.u32 %r8, [%r4+256];"
+    found = handed(OTHER + BYTES[how], EXPECT + WAIT + read, size)
+    assert Verdict.UNKNOWN in found
+    assert Verdict.VIOLATED not in found
+    assert handed(OTHER + EXPECT + BYTES[how], WAIT + read, size) == {Verdict.PROVED}
+
+
+@pytest.mark.parametrize(("how", "size"), [("st.async", 4), ("bulk", 64)])
+def test_bytes_publish_themselves_and_that_reads_are_over(how: str, size: int) -> None:
+    first = "ld.shared.u32 %r8, [%r4+256];" + BYTES[how]
+    assert handed(first, EXPECT + WAIT + "ld.shared.u32 %r8, [%r4]; st.shared.u32 [%r4+256], %r8;", size) == {
+        Verdict.PROVED
+    }

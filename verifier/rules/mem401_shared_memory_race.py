@@ -31,8 +31,9 @@ Good
     ```
 
 Limits
-    Accesses are those of runs of all warps of a cluster under invented inputs, which the verdict names. Every barrier
-    edge counts as order: scopes are SCP301, proxies PRX402. Lanes of one warp count as one thread. An MMA or a
+    Accesses are those of runs of all warps of a cluster under invented inputs, which the verdict names. Every arrive
+    counts as order: scopes are SCP301, proxies PRX402. Bytes that complete on a barrier publish themselves; whether
+    they order what their warp wrote before is unknown. Lanes of one warp count as one thread. An MMA or a
     `tcgen05.cp` is taken to read the whole stage that its descriptor points into; a tensor store reads up to the next
     source. Addresses that depend on data, such as words of global memory, and the rows of a `wmma` matrix that lie
     apart are not followed: they are unknown, as is what no run comes to. A generic address is one of shared memory
@@ -48,7 +49,7 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
-from verifier.analyses.protocol.judged import last_wait, odd_races, races
+from verifier.analyses.protocol.judged import odd_races, races
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.shadow import Access, Conflict
 from verifier.analyses.protocol.witness import location, role_of, step, warp_text
@@ -64,9 +65,11 @@ from verifier.rules.protocol_support import (
     protocol_of,
     shared_write,
     unconfirmed,
+    waited,
 )
 from verifier.rules.registry import rule
 
+_BYTES = "bytes that complete on one: they publish themselves, and not what the warp that sent them wrote before"
 _FIX = "order the two: a barrier between them, or wait_group.read before the source of a bulk store is rewritten"
 
 
@@ -82,9 +85,12 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     found = races(protocol)
     groups: dict[tuple[str, ...], list[tuple[Machine, Conflict]]] = {}
     for instr in sorted(found):
-        for run, conflict in found[instr]:
+        certain = [(run, conflict) for run, conflict in found[instr] if not conflict.unpublished]
+        if not certain:
+            yield _undecided(*found[instr][0], _BYTES)
+        for run, conflict in certain:
             if run.traffic.flags.open:
-                yield _undecided(run, conflict)
+                yield _undecided(run, conflict, run.traffic.flags.open)
                 break
             groups.setdefault(_kind(run, conflict), []).append((run, conflict))
     for group in groups.values():
@@ -103,9 +109,9 @@ def _kind(run: Machine, conflict: Conflict) -> tuple[str, ...]:
     return (role_of(run, a.warp), _do(run, a), role_of(run, b.warp), _do(run, b))
 
 
-def _undecided(run: Machine, conflict: Conflict) -> Judgement:
+def _undecided(run: Machine, conflict: Conflict, but: str) -> Judgement:
     instr = conflict.later.instr
-    reason = f"no barrier orders it with another access, but {run.traffic.flags.open}"
+    reason = f"no signal orders it with another access, but {but}"
     opcode = run.code.model.function.instrs[instr].opcode
     return open_question(role_of(run, conflict.later.warp), location(run, instr), reason, opcode)
 
@@ -132,10 +138,7 @@ def _violation(found: list[tuple[Machine, Conflict]], base: Machine) -> Judgemen
     if run is not base:
         message += f" (with {run.script.text})"
     steps: list[WitnessStep] = [step(run, a.warp, a.instr, f"{warp_text(run, a.warp)} {_does(run, a)} {place}")]
-    wait = last_wait(run, b)
-    if wait is not None:
-        fact = f"{warp_text(run, b.warp)} last waited for {wait.barrier.label}, phase {wait.meant}"
-        steps.append(step(run, b.warp, wait.instr, fact))
+    steps += waited(run, b)
     fact = f"{warp_text(run, b.warp)} {_does(run, b)} {place}: nothing orders it after the first"
     steps.append(step(run, b.warp, b.instr, fact))
     instrs = run.code.model.function.instrs

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
+from verifier.analyses.protocol.judged import last_wait
 from verifier.analyses.protocol.machine import Machine
+from verifier.analyses.protocol.shadow import Access
 from verifier.analyses.protocol.slicing import writes_shared
-from verifier.analyses.protocol.witness import location, role_at
+from verifier.analyses.protocol.witness import location, role_at, step, warp_text
 from verifier.findings import Judgement, Location, Severity, Verdict, WitnessStep
 from verifier.model.events import Event, Kind
 
@@ -32,6 +34,15 @@ def open_question(role: str, location: Location, reason: str, shape: str) -> Jud
         severity=Severity.WARNING,
         shape=f"{shape}: {reason}",
     )
+
+
+def waited(run: Machine, access: Access) -> list[WitnessStep]:
+    """What the warp of an access last waited for, as a step of a witness; nothing if it never did."""
+    wait = last_wait(run, access)
+    if wait is None:
+        return []
+    fact = f"{warp_text(run, access.warp)} last waited for {wait.barrier.label}, phase {wait.meant}"
+    return [step(run, access.warp, wait.instr, fact)]
 
 
 def unconfirmed(run: Machine, instr: int) -> Judgement:

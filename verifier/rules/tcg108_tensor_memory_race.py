@@ -53,14 +53,14 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.explore import Protocol
-from verifier.analyses.protocol.judged import LateRead, last_wait, tmem_races
+from verifier.analyses.protocol.judged import LateRead, tmem_races
 from verifier.analyses.protocol.machine import Machine
 from verifier.analyses.protocol.shadow import Access
 from verifier.analyses.protocol.witness import columns, location, role_of, step, warp_text
 from verifier.config import Policy
 from verifier.findings import Hazard, Judgement, WitnessStep
 from verifier.model.events import Kind
-from verifier.rules.protocol_support import broken, first, holds, open_question, protocol_of, unconfirmed
+from verifier.rules.protocol_support import broken, first, holds, open_question, protocol_of, unconfirmed, waited
 from verifier.rules.registry import rule
 
 _FIX = "order the two: complete the first (wait::st, wait::ld, or a commit), then signal, and wait before the second"
@@ -123,10 +123,7 @@ def _violation(races: list[LateRead]) -> Judgement:
     if len(races) > 1:
         message += f", and {len(races) - 1} more such pair(s)"
     steps: list[WitnessStep] = [step(run, a.warp, a.instr, f"{warp_text(run, a.warp)}: {_does(run, a)}")]
-    wait = last_wait(run, b)
-    if wait is not None:
-        fact = f"{warp_text(run, b.warp)} last waited for {wait.barrier.label}, phase {wait.meant}"
-        steps.append(step(run, b.warp, wait.instr, fact))
+    steps += waited(run, b)
     known = "only the issue of the first is over for it" if conflict.issued else "nothing orders it after the first"
     steps.append(step(run, b.warp, b.instr, f"{warp_text(run, b.warp)}: {_does(run, b)}; {known}"))
     instrs = run.code.model.function.instrs

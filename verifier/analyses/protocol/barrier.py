@@ -60,12 +60,15 @@ class MBarrier:
         """Whether a wait on this parity returns: the phase of that parity is the one just completed."""
         return self.current & 1 != parity & 1
 
-    def arrive(self, arrival: Arrival, warp: Warp) -> None:
+    def arrive(self, arrival: Arrival, warp: Warp, hidden: frozenset[int] = frozenset()) -> None:
+        """An arrival that tells what the warp knows, but for the `hidden` components."""
         phase = self.phases[-1]
         phase.arrivals.append(arrival)
         phase.pending -= arrival.count
-        if phase.joined.get(warp.name) == warp.learnt:  # nothing new but the warp's own steps
-            phase.clock[warp.component] = warp.clock[warp.component]
+        if hidden:
+            join(phase.clock, {part: count for part, count in warp.clock.items() if part not in hidden})
+        elif phase.joined.get(warp.name) == warp.learnt:  # nothing new but the warp's own steps
+            phase.clock[warp.component] = phase.clock[warp.writes] = warp.clock[warp.component]
         else:
             join(phase.clock, warp.clock)
             phase.joined[warp.name] = warp.learnt

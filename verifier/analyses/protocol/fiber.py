@@ -40,6 +40,7 @@ class Warp:
         "released",
         "stores",
         "wgmma",
+        "writes",
     )
 
     def __init__(self, cta: int, index: int, component: int) -> None:
@@ -47,6 +48,7 @@ class Warp:
         self.index = index
         self.name = (cta, index)
         self.component = component  # counts the warp's own steps
+        self.writes = -1  # counts them, too, but only for those who know what it wrote
         self.quarter = index % 4  # the lanes of tensor memory it may touch
         self.clock: Clock = {component: 0}
         self.learnt = 0  # counts changes of the clock other than the warp's own steps
@@ -72,7 +74,7 @@ class Warp:
     def tick(self) -> int:
         """Count one step of the warp."""
         count = self.clock[self.component] + 1
-        self.clock[self.component] = count
+        self.clock[self.component] = self.clock[self.writes] = count
         return count
 
     def start_load(self, instr: int) -> int:

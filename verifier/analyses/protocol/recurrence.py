@@ -106,6 +106,8 @@ class _View:
         for shadow in (machine.tmem.shadow, machine.traffic.shadow):
             for access in shadow.latest():
                 live[access.component].add(access.done)
+                if access.write and access.component in shadow.published:
+                    live[shadow.published[access.component]].add(access.done)
                 live[access.issuer].add(access.issued)
                 order.append((access.memory, access.component, access.instr, access.low, access.high, access.write))
         self.memory_order = tuple(order)

@@ -49,6 +49,11 @@ class Conflict(msgspec.Struct, frozen=True):
     later: Access
     issued: bool
 
+    @property
+    def unpublished(self) -> bool:
+        """Whether `later` comes after `earlier`, a write of a thread, but by a signal that does not publish it."""
+        return self.issued and self.earlier.component == self.earlier.issuer
+
 
 _Key = tuple[int, int, int, int, int, bool]
 _Entries = dict[_Key, Access]
@@ -70,6 +75,7 @@ class Shadow:
     _all = True
 
     def __init__(self) -> None:
+        self.published: dict[int, int] = {}  # agent -> what counts its steps for those who know what it wrote
         self._reads: dict[tuple[int, int], _Agents] = {}  # (memory, page) -> latest accesses
         self._writes: dict[tuple[int, int], _Agents] = {}
         self._checked: dict[_Key, int] = {}
@@ -92,9 +98,9 @@ class Shadow:
         footprint = (low, high, detail, access.path, access.scope)
         for page in range(low >> self._page, (high - 1 >> self._page) + 1):
             place = (memory, page)
-            self._check(access, clock, self._writes.get(place), since, ordered, conflicts)
+            self._check(access, clock, self._writes.get(place), since, ordered, conflicts, agents_write=True)
             if write:
-                self._check(access, clock, self._reads.get(place), since, ordered, conflicts)
+                self._check(access, clock, self._reads.get(place), since, ordered, conflicts, agents_write=False)
             agents = (self._writes if write else self._reads).setdefault(place, {})
             entries = agents.setdefault(access.component, {}).setdefault(footprint, {})
             entries.pop(key, None)
@@ -114,6 +120,8 @@ class Shadow:
         since: int,
         ordered: dict[_Key, Access],
         conflicts: dict[_Key, Conflict],
+        *,
+        agents_write: bool,
     ) -> None:
         if not agents:
             return
@@ -121,7 +129,7 @@ class Shadow:
         for agent, footprints in agents.items():
             if agent == component:
                 continue
-            known = clock.get(agent, 0)
+            known = clock.get(self.published.get(agent, agent) if agents_write else agent, 0)
             limit = len(conflicts) + _NAMED
             for (start, end, _, path, _), entries in footprints.items():
                 if start < high and end > low and not (access.path and path and _exclusive(access.path, path)):

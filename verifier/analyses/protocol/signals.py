@@ -115,7 +115,11 @@ class Signals:
         self.early: dict[tuple[int, WarpName], Early] = {}
         self.excess: dict[int, Excess] = {}
         self.mixed: dict[tuple[int, int], Mixed] = {}
+        self._writes: frozenset[int] = frozenset()  # components that count what warps wrote
         self.held: list[MBarrier] = []  # barriers whose phase awaits copies of unknown size, oldest first
+
+    def knows_writes(self, component: int) -> None:
+        self._writes |= {component}
 
     # mbarriers
 
@@ -146,7 +150,7 @@ class Signals:
     def arrive(self, warp: Warp, barrier: MBarrier, count: int, instr: int, extra: Clock | None = None) -> None:
         """`count` arrivals by a warp; `extra` is what the signal tells beyond the warp's own knowledge."""
         warp.released.append(Release(warp.tick(), instr, barrier.component, barrier.current))
-        self._signal(warp, barrier, count, instr, extra)
+        self._signal(warp, barrier, count, instr, extra, releases=True)
 
     def deliver(
         self,
@@ -160,7 +164,8 @@ class Signals:
         """Bytes that a copy of this warp completes on a barrier.
 
         While the size of a copy is not known, its phase is held open until nobody else can go on: by then every copy
-        that can be issued before it completes has been.
+        that can be issued before it completes has been. That bytes are complete tells when they were asked for, not
+        what threads wrote before: complete_tx releases the bytes of the copy alone (PTX ISA 9.4, 9.7.10.28).
         """
         known = warp.clock.get(barrier.component, 0)
         self.deliveries.append(Delivery(barrier.address, known, size, box, instr))
@@ -171,7 +176,7 @@ class Signals:
             barrier.phases[-1].guessed = True
             if barrier not in self.held:
                 self.held.append(barrier)
-        self._signal(warp, barrier, 0, instr, extra)
+        self._signal(warp, barrier, 0, instr, extra, releases=False)
 
     def release_held(self) -> bool:
         """Complete the oldest phase that only waits for bytes of unknown number; whether there was one."""
@@ -189,7 +194,9 @@ class Signals:
             self._machine.wake(barrier.waiting)
             barrier.waiting = []
 
-    def _signal(self, warp: Warp, barrier: MBarrier, count: int, instr: int, extra: Clock | None) -> None:
+    def _signal(
+        self, warp: Warp, barrier: MBarrier, count: int, instr: int, extra: Clock | None, *, releases: bool
+    ) -> None:
         known = warp.clock.get(barrier.component, 0)
         time = self._machine.time
         current = barrier.current
@@ -200,7 +207,7 @@ class Signals:
             )
         if count > barrier.phases[-1].pending and instr not in self.excess:
             self.excess[instr] = Excess(barrier, warp.name, instr, current, time)
-        barrier.arrive(Arrival(warp.name, instr, count, known, time), warp)
+        barrier.arrive(Arrival(warp.name, instr, count, known, time), warp, frozenset() if releases else self._writes)
         if extra:
             join(barrier.phases[-1].clock, extra)
         self._settle(barrier)

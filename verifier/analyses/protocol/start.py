@@ -53,6 +53,9 @@ class Start:
             per_cta = self._cta_registers(rank, script)
             for index in range(-(-threads // WARP)):
                 warp = Warp(rank, index, machine.components.get("warp", rank, index))
+                warp.writes = machine.components.get("writes", rank, index)
+                machine.traffic.shadow.published[warp.component] = warp.writes
+                machine.signals.knows_writes(warp.writes)
                 warp.load_component = machine.components.get("ld", rank, index)
                 warp.bulk.component = machine.components.get("bulk", rank, index)
                 warp.wgmma.component = machine.components.get("wgmma", rank, index)
