@@ -101,6 +101,16 @@ def test_nothing_is_proved_when_longer_runs_use_a_stage_that_nobody_initializes(
     assert f"{name}+8, which is no initialised barrier" in judge(kernel, "CTL703")[0].reason
 
 
+@pytest.mark.parametrize("name", ["full", "empty"])
+def test_an_array_that_a_mask_bounds_may_be_longer_than_its_inits(name: str) -> None:
+    """No comparison tells how far the stages go, so the array ends where its inits do; the runs go on."""
+    wrap = "setp.eq.u32 q, stage, 4; @q mov.b32 stage, 0; @q xor.b32 parity, parity, 1;"
+    mask = "and.b32 stage, stage, 3; setp.eq.u32 q, stage, 0; @q xor.b32 parity, parity, 1;"
+    whole, short = (swapped(ring(4, uninitialized=left_out), wrap, mask) for left_out in ("", name))
+    assert {judged.verdict for judged in judge(facts(whole), "MBR207")} == {Verdict.PROVED}
+    assert {judged.verdict for judged in judge(facts(short), "MBR207")} == {Verdict.UNKNOWN}
+
+
 def test_multiples_of_inputs_that_a_host_allows_are_allowed() -> None:
     script = Script(scalar=2, step=256, tiles=8, named=((("k", 0), 128),))
     assert is_multiple(Script(scalar=8, step=256, tiles=8, named=((("k", 0), 640),)), script)

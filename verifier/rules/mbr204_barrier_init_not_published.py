@@ -78,6 +78,10 @@ def _judge(
     for init in inits:
         path = ordering.unordered_path(init.stream, init.event, use.stream, use.event)
         if path is not None:
+            strange = next((event for event in model.events if event.kind is Kind.UNKNOWN), None)
+            if strange is not None:
+                reason = f"{strange.opcode}, which no table knows, may be a barrier"
+                return unknown(model, use.stream, use.event, reason)
             return _unordered(kernel, model, init, use, path)
         if use.remote and not _fenced(kernel, model, init):
             return _unfenced(model, init, use)

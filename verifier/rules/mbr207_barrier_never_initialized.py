@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from verifier.analyses.facts import KernelFacts
 from verifier.config import Policy
-from verifier.findings import Hazard, Judgement, Severity
+from verifier.findings import Hazard, Judgement, Severity, Verdict
 from verifier.model.barriers import BARRIER_BYTES, Barrier, BarrierUse, stage_bound
 from verifier.model.events import Kind
 from verifier.model.kernel import KernelModel
@@ -59,7 +59,16 @@ def check(kernel: KernelFacts, policy: Policy) -> Iterator[Judgement]:
     for barrier in model.barriers.arrays:
         uses = [u for u in model.barriers.uses if u.barrier is barrier and u.event.kind is not Kind.BARRIER_INIT]
         if uses:
-            yield _judge(model, barrier, uses[0], ready)
+            judged = _judge(model, barrier, uses[0], ready)
+            astray = _astray(kernel) if judged.verdict is Verdict.PROVED else ""
+            yield unknown(model, uses[0].stream, uses[0].event, astray) if astray else judged
+
+
+def _astray(kernel: KernelFacts) -> str:
+    """A run that uses what is no initialized barrier: the array may be longer than its inits, which bound it here."""
+    protocol = kernel.protocol
+    wrong = [run for run in protocol.failures.runs if run.misused] if protocol is not None else []
+    return f"the run with {wrong[0].script.text} stops at {wrong[0].problem}" if wrong else ""
 
 
 def _initialized(model: KernelModel) -> set[tuple[Symbol, int]] | None:
