@@ -108,6 +108,10 @@ def test_settings_waive(verifier: Verifier, bad: Path, tmp_path: Path) -> None:
     assert "polled outside (pyproject.toml [[tool.verifier.suppress]] 1)" in ran.out
     settings.write_text('[[tool.verifier.suppress]]\ncode = "MBR201"\nkernel = "exam*"\n')
     assert one_message(verifier("check", bad))
+    settings.write_text('[[tool.verifier.suppress]]\ncode = "XYZ1"\nreason = "no such rule"\n')
+    ran = verifier("check", bad)
+    assert ran.code == 2
+    assert "pyproject.toml [[tool.verifier.suppress]] 1" in ran.err
 
 
 def test_a_baseline_passes_what_it_knows(verifier: Verifier, bad: Path, tmp_path: Path) -> None:

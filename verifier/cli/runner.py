@@ -17,7 +17,8 @@ from verifier.cli.inputs import Bundle
 from verifier.cli.loading import load_kernels
 from verifier.cli.options import RunOptions
 from verifier.cli.parts import LoadOptions
-from verifier.errors import VerifierError
+from verifier.config import Ignore
+from verifier.errors import ConfigError, VerifierError
 from verifier.parse.source import Source
 from verifier.report.baseline import load as load_baseline
 from verifier.report.results import Failure, Results, Tools
@@ -50,6 +51,15 @@ class FileExcerpts:
         return output.printable(lines[line - 1]) if 1 <= line <= len(lines) else ""
 
 
+def _demand_rules(waivers: Sequence[Ignore]) -> None:
+    """Raises `ConfigError` for a waiver of no rule: it would wait for its findings for ever."""
+    for waiver in waivers:
+        try:
+            select_rules((waiver.code,))
+        except ConfigError as error:
+            raise ConfigError(error.what, where=waiver.origin, do=error.do) from error
+
+
 class Run:
     """One run of the verifier: gathers outcomes and errors, then reports them."""
 
@@ -57,6 +67,7 @@ class Run:
         self.options = options
         self.loading = loading
         self.rules = select_rules(options.select, options.ignore)
+        _demand_rules(options.ignores)
         self.outcomes: list[KernelOutcome] = []
         self.errors: list[VerifierError] = []
         self.excerpts = FileExcerpts()
