@@ -85,6 +85,22 @@ def test_a_copy_into_tensor_memory_reads_shared_memory(
     assert (Verdict.VIOLATED in seen("PRX402", *lines, COPY)) is unfenced
 
 
+@pytest.mark.parametrize(
+    ("shape", "written", "verdict"),
+    [
+        ("32x128b.warpx4", 0, Verdict.VIOLATED),
+        ("32x128b.warpx4", 508, Verdict.VIOLATED),
+        ("32x128b.warpx4", 512, Verdict.UNKNOWN),  # only if its rows do not lie one behind the other
+        ("128x256b", 512, Verdict.VIOLATED),
+    ],
+)
+def test_bytes_that_a_copy_reads_for_certain(shape: str, written: int, verdict: Verdict) -> None:
+    copy = COPY.replace("128x256b", shape)
+    store = f"st.shared.b32 [buf+{written}], r1;"
+    found = seen("PRX402", "warp 0:", store, "bar.warp.sync -1;", ARRIVE, "warp 1:", DESCRIPTOR, WAIT, copy)
+    assert found == {verdict}
+
+
 STORE = "tcgen05.st.sync.aligned.32x32b.x1.b32 [t+{}], {{r2}}; tcgen05.wait::st.sync.aligned;"
 LEADER = "mov.b32 id, 0x8020490; elect.sync _|q, -1;"
 PLAIN = "@q tcgen05.mma.cta_group::1.kind::f16 [t], ad, bd, id, p;"

@@ -51,7 +51,7 @@ class AsyncReads:
 
     def feeding(self, stream: Stream, read: Event) -> tuple[list[tuple[Stream, Event]], list[tuple[Stream, Event]]]:
         """(writes that a read may read, writes of which that cannot be told), each with who writes."""
-        mine = self._footprints.read(stream, read)
+        mine, certain = self._footprints.read(stream, read), self._footprints.certain(stream, read)
         found: list[tuple[Stream, Event]] = []
         blind: list[tuple[Stream, Event]] = []
         for writer in self._model.streams:
@@ -60,7 +60,7 @@ class AsyncReads:
                 if theirs is None or mine is None:
                     blind.append((writer, write))
                 elif meet(mine, theirs):
-                    found.append((writer, write))
+                    (found if certain is not None and meet(certain, theirs) else blind).append((writer, write))
         return found, blind
 
     def late(self, stream: Stream, read: Event, writer: Stream, write: Event) -> Handover | None:

@@ -10,6 +10,8 @@ from verifier.analyses.counters import Counters
 from verifier.analyses.facts import KernelFacts
 from verifier.analyses.protocol.slicing import descriptors
 from verifier.analyses.visibility import reads_async, writes_shared
+from verifier.isa.ptx_ops import decode
+from verifier.isa.tmem import copied_bytes
 from verifier.model.events import Event, Kind, in_shared
 from verifier.model.kernel import KernelModel
 from verifier.model.program import Reg
@@ -36,6 +38,7 @@ class Footprints:
         self._counters = {id(s): Counters(s, list(self._values(s))) for s in model.streams}
         self._starts = sorted(set(self._known_starts()))
         self._memo: dict[tuple[int, int, bool], Ranges | None] = {}
+        self._parts: dict[tuple[int, int], list[tuple[int, int]]] = {}  # what is read, start by start
 
     def written(self, stream: Stream, event: Event) -> Ranges | None:
         """What an event writes: threads, a copy that comes in (up to the next known object), or an allocation."""
@@ -44,6 +47,14 @@ class Footprints:
     def read(self, stream: Stream, event: Event) -> Ranges | None:
         """What a load reads, or the source of a copy or the operands of an MMA, up to the next known object."""
         return self._ranges(stream, event, False)
+
+    def certain(self, stream: Stream, event: Event) -> Ranges | None:
+        """What an event reads if its rows lie in a row: less, of a `tcgen05.cp`, than all up to the next object."""
+        found = self.read(stream, event)
+        size = copied_bytes(decode(event.opcode)) if event.kind is Kind.TMEM_COPY else None
+        if found is None or size is None:
+            return found
+        return _merged((start, min(end, start + size)) for start, end in self._parts[id(stream), event.instr])
 
     def _ranges(self, stream: Stream, event: Event, writes: bool) -> Ranges | None:
         key = (id(stream), event.instr, writes)
@@ -54,8 +65,10 @@ class Footprints:
                 found = None if starts is None or found is None else found | starts
             if (event.kind is Kind.LOAD or writes_shared(event)) and bytes_of(stream, event) is None:
                 found = None
-            ends = ((start, self._end(stream, event, start)) for start in found or ())
-            self._memo[key] = None if found is None else _merged(ends)
+            parts = [(start, self._end(stream, event, start)) for start in found or ()]
+            if not writes:
+                self._parts[id(stream), event.instr] = parts
+            self._memo[key] = None if found is None else _merged(iter(parts))
         return self._memo[key]
 
     def _numbers(self, stream: Stream, event: Event, value: Value) -> set[int] | None:

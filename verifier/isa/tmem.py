@@ -84,6 +84,15 @@ def copy_columns(op: PtxOp) -> int | None:
     return next((_COPIED[word] for word in op.words if word in _COPIED), None)
 
 
+def copied_bytes(op: PtxOp) -> int | None:
+    """Bytes of shared memory that one `tcgen05.cp` reads: rows times bits of its shape, less if it decompresses."""
+    shape = next((word for word in op.words if word in _COPIED), None)
+    if shape is None or op.has("b8x16"):
+        return None
+    rows, bits = shape.removesuffix("b").split("x")
+    return int(rows) * int(bits) // 8
+
+
 def shifted_quarters(address: int) -> int:
     """Quarters of the lanes (a bit each) that a `tcgen05.shift` from `address` may move rows of.
 
