@@ -28,7 +28,7 @@ from verifier.parse.ptx_shapes import PtxShapes
 from verifier.parse.source import Source
 
 LARGER = "grouped_gemm_dsrelu"  # what short statements and many registers make of the speed of parsing
-PROTOCOL = "TCG103,TCG104,MBR202,MBR203,MBR205,CTL703,MEM401"
+PROTOCOL = "TCG103,TCG104,TCG108,MBR202,MBR203,MBR205,MBR207,CTL703,MEM401"
 
 
 def cpu_of(action: Callable[[], object]) -> float:
@@ -102,10 +102,10 @@ def main() -> None:
         ("compile (DSL, ptxas, listing)", compile_cpu),
         ("nvdisasm alone", nvdisasm),
         ("verifier check, listing at hand", stored),
-        ("  the same, local rules only", local),
+        ("  the same, no rule that runs the protocol", local),
     )
     for name, seconds in rows:
-        print(f"  {name:34} {seconds:6.2f} s  {seconds / compile_cpu:5.2f} x compile")
+        print(f"  {name:42} {seconds:6.2f} s  {seconds / compile_cpu:5.2f} x compile")
     print(f"(measured in {time.perf_counter() - started:.0f} s)")
 
 
