@@ -49,6 +49,7 @@ class Search:
         self.recurrence: Recurrence | None = None
         self.drained = False  # every way out of the recurring loop has been run
         self.second: Machine | None = None  # a run like the best one, with other numbers
+        self._recorded: tuple[Machine, Recorder] | None = None
         self._spent = 0
         self._budget = SMALL_BUDGET if small else STEP_BUDGET
 
@@ -80,7 +81,7 @@ class Search:
         if not covers(best):
             best = self._climb(best)
             self.bytes = balance_bytes(best)
-        self.best = best if best.sized == self.sized else self.attempt(best.script)
+        self.best = best if best.sized == self.sized else self._again(best)
         for script in self._variations(best.script):
             again = self.attempt(script)
             if again.ended and again.worked >= best.worked:
@@ -93,6 +94,16 @@ class Search:
         self._watch(best)
         self._repeat_failure()
 
+    def _again(self, best: Machine) -> Machine:
+        """The best run with the bytes of copies that it told, its states recorded for `_watch`."""
+        head = choose_head(best)
+        recorder = Recorder(head) if head is not None and self.bytes is not None else None
+        run = self.attempt(best.script, recorder=recorder)
+        if run not in self.runs:
+            self.runs.append(run)
+        self._recorded = (run, recorder) if recorder is not None else None
+        return run
+
     def _watch(self, best: Machine) -> None:
         """Run once more and see whether the state at the head of the outer loop comes back."""
         head = choose_head(best)
@@ -101,7 +112,10 @@ class Search:
         longer = Script(scalar=_MANY, step=_STEP, tiles=_MANY, grid=best.script.grid)
         for script in (best.script, longer) if best.time <= STEP_LIMIT // 2 else (best.script,):
             recorder = Recorder(head)
-            run = self.attempt(script, recorder=recorder)
+            if self._recorded is not None and script is best.script:
+                run, recorder = self._recorded
+            else:
+                run = self.attempt(script, recorder=recorder)
             self.recurrence = find(run, recorder) if run.ended else None
             run.recorder = None  # its snapshots are large
             if self.recurrence is not None:
